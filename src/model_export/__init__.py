@@ -1,0 +1,1 @@
+"""Exports of Hugging Face models as build targets: pinned inputs, reproducible artifacts."""

@@ -1,0 +1,1 @@
+"""Turns what a checkpoint target names into a checkpoint folder."""

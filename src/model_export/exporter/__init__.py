@@ -1,0 +1,1 @@
+"""Runs in the export process: a checkpoint and a spec in, an artifact out."""

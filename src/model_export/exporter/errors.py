@@ -1,0 +1,17 @@
+"""The error that ends an export with one line for the person who asked for it."""
+
+from __future__ import annotations
+
+
+class ExportError(Exception):
+    """An export that can't go on: which field or file is at fault, why, and what to do.
+
+    `subject` is a field of the target (`config['opset_version']`) or a file of the checkpoint;
+    `problem` and `remedy` are one sentence each, without the final full stop.
+    """
+
+    def __init__(self, subject: str, problem: str, remedy: str) -> None:
+        super().__init__(f"`{subject}` {problem}. {remedy}.")
+        self.subject = subject
+        self.problem = problem
+        self.remedy = remedy

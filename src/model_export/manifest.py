@@ -1,0 +1,156 @@
+"""The contract from an artifact to whatever reads it: `manifest.json`, schema version 1.
+
+`docs/manifest.md` describes the schema for readers in other languages. Standard library and
+Python 3.9 only, because Pants, exporter, verifier and runtime all import this module.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Dict, Mapping, Tuple, Union
+
+MANIFEST_FILE = "manifest.json"
+SCHEMA_VERSION = 1
+
+# A size; the name of a dynamic dimension, equal names being equal sizes; or "?" where unnamed.
+Dimension = Union[int, str]
+
+_CHUNK_BYTES = 1 << 20
+
+
+class ManifestError(ValueError):
+    """A manifest that can't be read: not JSON, another schema version, or a missing field."""
+
+
+@dataclass(frozen=True)
+class FileRecord:
+    """A file of a checkpoint or artifact: relative path with '/', size in bytes, sha256 in hex."""
+
+    path: str
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class TensorRecord:
+    """An input or output of a graph; `dtype` as torch spells it, without `torch.`."""
+
+    name: str
+    dtype: str
+    shape: Tuple[Dimension, ...]
+
+
+@dataclass(frozen=True)
+class ComponentRecord:
+    """One graph: its file, the weights files it reads beside that, and its signature in order."""
+
+    name: str
+    file: str
+    weights: Tuple[str, ...]
+    inputs: Tuple[TensorRecord, ...]
+    outputs: Tuple[TensorRecord, ...]
+
+
+@dataclass(frozen=True)
+class CheckpointRecord:
+    """The checkpoint that was exported: where it came from, and every file of it."""
+
+    source: str
+    identity: str
+    files: Tuple[FileRecord, ...]
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """All of `manifest.json`: what went in and what came out.
+
+    `spec` is the export's spec with every default written out, `lock` the name of the resolve and
+    the sha256 of its lock file, `engine` package name -> version, `files` every file of the
+    artifact but the manifest itself.
+    """
+
+    export_format: str
+    checkpoint: CheckpointRecord
+    spec: Mapping[str, Any]
+    lock: Mapping[str, str]
+    engine: Mapping[str, str]
+    components: Tuple[ComponentRecord, ...]
+    files: Tuple[FileRecord, ...]
+    schema_version: int = SCHEMA_VERSION
+
+    def to_json(self) -> str:
+        """Indented JSON with sorted keys and a final newline; equal manifests give equal bytes."""
+        return json.dumps(asdict(self), indent=2, sort_keys=True, allow_nan=False) + "\n"
+
+    @classmethod
+    def from_json(cls, text: str) -> "Manifest":
+        """Read what `to_json` wrote.
+
+        Raises ManifestError if it isn't JSON, has another schema version or lacks a field.
+        """
+        try:
+            document = json.loads(text)
+            version = document["schema_version"]
+            if version != SCHEMA_VERSION:
+                raise ManifestError(
+                    f"{MANIFEST_FILE} has schema version {version!r}, and this reads "
+                    f"{SCHEMA_VERSION}: use the model-export that wrote it, or export again."
+                )
+            checkpoint = document["checkpoint"]
+            return cls(
+                export_format=document["export_format"],
+                checkpoint=CheckpointRecord(
+                    checkpoint["source"], checkpoint["identity"], _files(checkpoint["files"])
+                ),
+                spec=document["spec"],
+                lock=document["lock"],
+                engine=document["engine"],
+                components=tuple(_component(item) for item in document["components"]),
+                files=_files(document["files"]),
+            )
+        except (KeyError, TypeError, json.JSONDecodeError) as error:
+            raise ManifestError(f"{MANIFEST_FILE} is damaged ({error!r}): export again.") from error
+
+
+def _files(items: Any) -> Tuple[FileRecord, ...]:
+    return tuple(FileRecord(**item) for item in items)
+
+
+def _tensors(items: Any) -> Tuple[TensorRecord, ...]:
+    return tuple(
+        TensorRecord(item["name"], item["dtype"], tuple(item["shape"])) for item in items
+    )
+
+
+def _component(item: Dict[str, Any]) -> ComponentRecord:
+    return ComponentRecord(
+        item["name"],
+        item["file"],
+        tuple(item["weights"]),
+        _tensors(item["inputs"]),
+        _tensors(item["outputs"]),
+    )
+
+
+def sha256_of(path: Path) -> str:
+    """The sha256 of a file in hex, read in chunks of 1 MiB."""
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def record_files(directory: Path) -> Tuple[FileRecord, ...]:
+    """Every file below `directory` in the order of its path, the manifest itself left out."""
+    paths = sorted(
+        path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()
+    )
+    return tuple(
+        FileRecord(path, (directory / path).stat().st_size, sha256_of(directory / path))
+        for path in paths
+        if path != MANIFEST_FILE
+    )

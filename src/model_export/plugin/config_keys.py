@@ -1,0 +1,167 @@
+"""The keys of `config`, as the engine's guide documents them, and their check."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Dict, Mapping, Tuple
+
+from model_export.plugin.field_errors import SpecError, nearest, require_mapping
+from model_export.plugin.shape_checks import check_dynamic_shapes
+from model_export.spec import FORMATS
+
+
+@dataclass(frozen=True)
+class ConfigKey:
+    """One key of `config`: its type, the engine's or our default, and the formats that have it."""
+
+    name: str
+    kind: str  # "bool", "int", "str" or "dynamic_shapes"
+    default: Any
+    help: str
+    formats: Tuple[str, ...] = FORMATS
+    choices: Tuple[str, ...] = ()
+
+
+CONFIG_KEYS: Mapping[str, ConfigKey] = MappingProxyType(
+    {
+        key.name: key
+        for key in (
+            ConfigKey("dynamic", "bool", False, "Make every dimension of every input dynamic."),
+            ConfigKey("strict", "bool", False, "Trace with Dynamo, in torch.export's strict mode."),
+            ConfigKey(
+                "dynamic_shapes",
+                "dynamic_shapes",
+                None,
+                "Input name -> {axis: dimension}; takes precedence over `dynamic`. A dimension is a "
+                "name (bounds from the target's `dims`), 'AUTO' or 'STATIC'.",
+            ),
+            ConfigKey(
+                "prefer_deferred_runtime_asserts_over_guards",
+                "bool",
+                False,
+                "Turn shape guards that can't be proved into runtime asserts; most language models "
+                "need it with bounded dimensions.",
+            ),
+            ConfigKey("opset_version", "int", None, "ONNX opset; None: the newest.", ("onnx",)),
+            ConfigKey("optimize", "bool", True, "Run onnxscript's optimiser.", ("onnx",)),
+            ConfigKey(
+                "ort_fusions",
+                "str",
+                None,
+                "Fuse into ONNX Runtime's own operators for this execution provider.",
+                ("onnx",),
+                ("cpu", "cuda", "webgpu", "dml"),
+            ),
+            ConfigKey(
+                "external_data",
+                "bool",
+                True,
+                "Keep weights beside the graph, in a file that all components share.",
+                ("onnx",),
+            ),
+            ConfigKey("export_params", "bool", True, "Write the weights at all.", ("onnx",)),
+            ConfigKey(
+                "keep_initializers_as_inputs",
+                "bool",
+                False,
+                "List the weights among the graph's inputs, so that a caller can replace them.",
+                ("onnx",),
+            ),
+            ConfigKey(
+                "backend", "str", "xnnpack", "Delegate.", ("executorch",), ("xnnpack", "cuda", "mlx")
+            ),
+            ConfigKey(
+                "alloc_graph_input", "bool", True, "Plan memory for inputs.", ("executorch",)
+            ),
+            ConfigKey(
+                "alloc_graph_output", "bool", True, "Plan memory for outputs.", ("executorch",)
+            ),
+            ConfigKey(
+                "alloc_mutable_buffers",
+                "bool",
+                True,
+                "Plan memory for mutable buffers.",
+                ("executorch",),
+            ),
+            ConfigKey(
+                "compress_to_fp16",
+                "bool",
+                False,
+                "Store float32 weights as float16. Off unless asked for: it changes results.",
+                ("openvino",),
+            ),
+            ConfigKey(
+                "stateful", "bool", True, "Keep caches in variables of the graph.", ("openvino",)
+            ),
+        )
+    }
+)
+
+# Keys that the engine's guide has and that mean nothing in a build, with what to do instead.
+REFUSED_CONFIG_KEYS: Mapping[str, Tuple[str, str]] = MappingProxyType(
+    {
+        "output_path": (
+            "has no meaning in a build: the artifact goes to the package's output folder",
+            "Remove it, or set the target's own `output_path` field",
+        ),
+        "quantizer": (
+            "takes an object of the engine, which a BUILD file can't hold",
+            "Remove it; quantized exports aren't supported yet",
+        ),
+    }
+)
+
+
+def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
+    """Check a target's `config`; return the format and every key of it with its value.
+
+    Raises SpecError for an unknown or missing format, a key of another format, an unknown key, a
+    wrong type or an unknown choice.
+    """
+    given = require_mapping("config", config, "a dict like {'export_format': 'onnx'}")
+    export_format = given.get("export_format")
+    if export_format is None:
+        raise SpecError(
+            "config", "has no 'export_format'", f"Add one of {', '.join(map(repr, FORMATS))}"
+        )
+    if export_format not in FORMATS:
+        raise SpecError(
+            "config['export_format']",
+            f"is {export_format!r}, which is no export format",
+            nearest(str(export_format), FORMATS),
+        )
+    own = {name: key for name, key in CONFIG_KEYS.items() if export_format in key.formats}
+    for name, value in given.items():
+        path = f"config[{name!r}]"
+        if name == "export_format":
+            continue
+        if name in REFUSED_CONFIG_KEYS:
+            raise SpecError(path, *REFUSED_CONFIG_KEYS[name])
+        if name not in CONFIG_KEYS:
+            raise SpecError(path, "is not a key of any export config", nearest(name, own))
+        if name not in own:
+            owners = " and ".join(CONFIG_KEYS[name].formats)
+            raise SpecError(
+                path, f"belongs to {owners}, not to {export_format}", "Remove it or change the format"
+            )
+        _check_config_value(path, own[name], value)
+    checked = {name: given.get(name, key.default) for name, key in sorted(own.items())}
+    if checked.get("dynamic_shapes") is not None:
+        checked["dynamic_shapes"] = check_dynamic_shapes(checked["dynamic_shapes"])
+    if checked.get("ort_fusions") and not checked["optimize"]:
+        raise SpecError(
+            "config['ort_fusions']", "needs optimize=True", "Remove 'optimize': False or the fusions"
+        )
+    return str(export_format), checked
+
+
+def _check_config_value(path: str, key: ConfigKey, value: object) -> None:
+    if value is None and key.default is None:
+        return
+    expected = {"bool": bool, "int": int, "str": str, "dynamic_shapes": Mapping}[key.kind]
+    wrong_bool = key.kind == "int" and isinstance(value, bool)
+    if not isinstance(value, expected) or wrong_bool:
+        raise SpecError(path, f"must be a {key.kind}, not {value!r}", key.help.rstrip("."))
+    if key.choices and value not in key.choices:
+        raise SpecError(path, f"is {value!r}, which is no choice", nearest(str(value), key.choices))

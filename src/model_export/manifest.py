@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Mapping, Tuple, Union
 
@@ -45,13 +45,17 @@ class TensorRecord:
 
 @dataclass(frozen=True)
 class ComponentRecord:
-    """One graph: its file, the weights files it reads beside that, and its signature in order."""
+    """One graph: its file, the weights files it reads beside that, and its signature in order.
+
+    `bounds` has the smallest and largest size of each named dimension that the graph limits.
+    """
 
     name: str
     file: str
     weights: Tuple[str, ...]
     inputs: Tuple[TensorRecord, ...]
     outputs: Tuple[TensorRecord, ...]
+    bounds: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -132,6 +136,7 @@ def _component(item: Dict[str, Any]) -> ComponentRecord:
         tuple(item["weights"]),
         _tensors(item["inputs"]),
         _tensors(item["outputs"]),
+        {name: (low, high) for name, (low, high) in item["bounds"].items()},
     )
 
 

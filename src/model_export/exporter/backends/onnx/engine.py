@@ -1,0 +1,37 @@
+"""The only place that calls the engine for ONNX (transformers 5.24.0)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import onnx_ir
+import torch
+from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
+
+from model_export.exporter.backends.onnx.fast_matching import fast_matching
+from model_export.exporter.stack_traces import no_stack_traces
+
+# What the engine's config takes; our other keys decide how the file is written.
+_ENGINE_KEYS = (
+    "dynamic",
+    "strict",
+    "prefer_deferred_runtime_asserts_over_guards",
+    "opset_version",
+    "optimize",
+    "ort_fusions",
+)
+
+
+def export_program(
+    module: torch.nn.Module,
+    inputs: dict[str, Any],
+    config: Mapping[str, Any],
+    dynamic_shapes: dict[str, Any] | None,
+) -> onnx_ir.Model:
+    """Trace `module(**inputs)` and convert it; the model's initializers share its memory."""
+    options = {key: config[key] for key in _ENGINE_KEYS if key in config}
+    engine_config = OnnxConfig(**options, dynamic_shapes=dynamic_shapes)
+    with fast_matching(), no_stack_traces():
+        program, _ = OnnxExporter().export_program(module, inputs, engine_config)
+    return program

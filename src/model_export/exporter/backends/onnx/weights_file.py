@@ -1,0 +1,90 @@
+"""One file for the weights of all components, each tensor in it once."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+from collections.abc import Hashable
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import onnx_ir
+
+# The ONNX specification recommends offsets at multiples of a page: weights can then be mapped.
+_ALIGNMENT = 4096
+
+
+class WeightsFile:
+    """Writes tensors one after the other; equal bytes are written once and shared.
+
+    Of the tensors' data at most one tensor is copied at a time, and only one that isn't contiguous:
+    a folded `Transpose` of a weight is a view of the model's own memory.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._end = 0
+        self._offsets: dict[bytes, int] = {}
+        self._seen: dict[Hashable, tuple[int, int]] = {}
+
+    def __enter__(self) -> WeightsFile:
+        self._file = self._path.open("wb")
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    def add(self, tensor: onnx_ir.TensorProtocol) -> onnx_ir.ExternalTensor:
+        """The tensor as one that lies in this file; its bytes are there when this returns.
+
+        Two tensors that are the same view of the same memory aren't even read twice: that holds as
+        long as the programs that own them live, which is the caller's part.
+        """
+        view = _view_of(tensor)
+        place = self._seen.get(view) if view is not None else None
+        if place is None:
+            place = self._write(_contiguous_bytes(tensor))
+            if view is not None:
+                self._seen[view] = place
+        offset, length = place
+        return onnx_ir.ExternalTensor(
+            self._path.name,
+            offset,
+            length,
+            tensor.dtype,
+            shape=tensor.shape,
+            name=tensor.name or "",
+            base_dir=self._path.parent,
+        )
+
+    def _write(self, data: memoryview) -> tuple[int, int]:
+        digest = hashlib.sha256(data).digest()
+        if digest not in self._offsets:
+            offset = -(-self._end // _ALIGNMENT) * _ALIGNMENT
+            self._file.write(bytes(offset - self._end))
+            self._file.write(data)
+            self._offsets[digest] = offset
+            self._end = offset + data.nbytes
+        return self._offsets[digest], data.nbytes
+
+
+def _view_of(tensor: onnx_ir.TensorProtocol) -> Hashable | None:
+    """What memory a tensor shows, and how; None for one that is computed when it's read."""
+    if not isinstance(tensor, onnx_ir.Tensor):
+        return None
+    array = tensor.numpy()
+    return (array.__array_interface__["data"][0], array.shape, array.strides, str(array.dtype))
+
+
+def _contiguous_bytes(tensor: onnx_ir.TensorProtocol) -> memoryview:
+    """The tensor's bytes as ONNX stores them: little-endian, row by row, small types packed."""
+    if tensor.dtype.bitwidth < 8 or sys.byteorder == "big":
+        return memoryview(tensor.tobytes())
+    array = np.ascontiguousarray(tensor.numpy())
+    return memoryview(array.reshape(-1).view(np.uint8))

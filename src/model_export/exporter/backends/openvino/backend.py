@@ -1,0 +1,74 @@
+"""The OpenVINO backend: the export of one component, and the files."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import openvino
+import torch
+
+from model_export.exporter.backends.openvino.engine import export_program, write_ir
+from model_export.exporter.backends.openvino.records import component_record
+from model_export.exporter.backends.openvino.shared_weights import share_weights
+from model_export.exporter.backends.openvino.stable_names import make_names_stable
+from model_export.exporter.dynamic_shapes import build_dynamic_shapes
+from model_export.manifest import ComponentRecord
+from model_export.spec import ExportSpec
+
+SHARED_WEIGHTS_FILE = "openvino_weights.bin"
+
+
+@dataclass(frozen=True)
+class OpenVINOProgram:
+    """A converted component, and the names that the target gives to axes of its inputs."""
+
+    model: openvino.Model
+    dimension_names: Mapping[str, Mapping[int, str]]
+
+
+class OpenVINOBackend:
+    """Satisfies `model_export.exporter.backend.Backend`; its programs are `OpenVINOProgram`s."""
+
+    packages: tuple[str, ...] = ("openvino",)
+
+    def check(self, spec: ExportSpec) -> None:
+        """Every checked config can be built."""
+
+    def export(
+        self, name: str, module: torch.nn.Module, inputs: dict[str, Any], spec: ExportSpec
+    ) -> OpenVINOProgram:
+        """Export one component; its constants share the module's memory."""
+        shapes = build_dynamic_shapes(module, inputs, spec)
+        model = export_program(module, inputs, spec.config, shapes.tree)
+        make_names_stable(model, name)
+        return OpenVINOProgram(model, shapes.names)
+
+    def save(
+        self, programs: Mapping[str, Any], directory: Path, spec: ExportSpec
+    ) -> tuple[ComponentRecord, ...]:
+        """Write `openvino_<component>.xml` each, and the weights once.
+
+        A single component has them in the `.bin` of the same stem, which `read_model` finds by
+        itself; several share `openvino_weights.bin`.
+        """
+        graphs = {name: directory / f"openvino_{name}.xml" for name in programs}
+        for name, path in graphs.items():
+            write_ir(programs[name].model, path)
+        if len(graphs) == 1:
+            weights = {name: path.with_suffix(".bin").name for name, path in graphs.items()}
+        else:
+            share_weights(tuple(graphs.values()), directory / SHARED_WEIGHTS_FILE)
+            weights = dict.fromkeys(graphs, SHARED_WEIGHTS_FILE)
+        return tuple(
+            component_record(
+                name,
+                programs[name].model,
+                programs[name].dimension_names,
+                path.name,
+                (weights[name],),
+            )
+            for name, path in graphs.items()
+        )

@@ -1,0 +1,135 @@
+"""From a target's `dynamic_shapes` and `dims` to what `torch.export` takes; shared by all formats."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch.export import Dim
+from torch.utils import _pytree as pytree
+from transformers.exporters.exporter_dynamo import register_cache_pytrees_for_model
+from transformers.exporters.utils import get_leaf_tensors
+
+from model_export.exporter.errors import ExportError
+from model_export.spec import ExportSpec
+
+_FIELD = "config['dynamic_shapes']"
+_MODES = {"AUTO": Dim.AUTO, "STATIC": Dim.STATIC}
+
+
+@dataclass(frozen=True)
+class DynamicShapes:
+    """What one component's trace is told about its dimensions.
+
+    `tree` has the structure of the component's inputs, as `torch.export.export` wants its
+    `dynamic_shapes`; None where the target gives none. `names` says which axes of which input
+    tensor the target names: `{"input_ids": {0: "batch", 1: "sequence"}}`, with a cache's tensors
+    under the engine's names (`cache.layers.0.keys`).
+    """
+
+    tree: dict[str, Any] | None
+    names: Mapping[str, Mapping[int, str]]
+
+
+def build_dynamic_shapes(
+    module: torch.nn.Module, inputs: Mapping[str, Any], spec: ExportSpec
+) -> DynamicShapes:
+    """The dynamic shapes of a component that takes `inputs`.
+
+    Axes that a given input doesn't list are static, as is an input that isn't listed at all;
+    names of inputs that this component doesn't have are left to `check_input_names`. `{axis: dim}`
+    for a cache or another container holds for each of its tensors; a list goes item by item.
+
+    Raises ExportError for an axis that the tensor doesn't have, or a list of the wrong length.
+    """
+    given = spec.config.get("dynamic_shapes")
+    if given is None:
+        return DynamicShapes(None, {})
+    # Before the engine registers it, a cache isn't a node of the tree that torch.export flattens.
+    register_cache_pytrees_for_model(module)
+    builder = _Builder(spec)
+    tree = {
+        name: builder.build(value, given.get(name), f"{_FIELD}[{name!r}]")
+        for name, value in inputs.items()
+    }
+    names = dict(zip(get_leaf_tensors(dict(inputs)), builder.named_axes, strict=True))
+    return DynamicShapes(tree, {leaf: axes for leaf, axes in names.items() if axes})
+
+
+def check_input_names(spec: ExportSpec, inputs: Iterable[Mapping[str, Any]]) -> None:
+    """Raise ExportError if `dynamic_shapes` names an input that no component has.
+
+    `inputs` are the forward kwargs of every component.
+    """
+    known = sorted({name for kwargs in inputs for name in kwargs})
+    for name in spec.config.get("dynamic_shapes") or {}:
+        if name not in known:
+            raise ExportError(
+                f"{_FIELD}[{name!r}]",
+                "is not an input of any component",
+                f"The inputs are {', '.join(known)}",
+            )
+
+
+class _Builder:
+    """Mirrors inputs as shapes; collects the named axes of each tensor in flattening order."""
+
+    def __init__(self, spec: ExportSpec) -> None:
+        self._bounds = spec.dims
+        self._dims: dict[str, Any] = {}
+        self.named_axes: list[dict[int, str]] = []
+
+    def build(self, value: Any, shape: Any, path: str) -> Any:
+        if isinstance(value, torch.Tensor):
+            return self._tensor(value, shape, path)
+        if type(value) is dict:
+            return {key: self.build(item, shape, path) for key, item in value.items()}
+        if type(value) in (list, tuple):
+            return type(value)(self._children(value, shape, path))
+        if type(value) in pytree.SUPPORTED_NODES:
+            # torch.export compares a registered node with a list of its children's shapes.
+            children, _ = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)
+            return self._children(children, shape, path)
+        return None
+
+    def _children(self, children: Iterable[Any], shape: Any, path: str) -> list[Any]:
+        children = list(children)
+        if not isinstance(shape, (list, tuple)):
+            return [self.build(child, shape, path) for child in children]
+        if len(shape) != len(children):
+            raise ExportError(
+                path,
+                f"has {len(shape)} items for {len(children)} tensors",
+                "Write {axis: dimension} once for all of them, or one item each",
+            )
+        return [
+            self.build(child, item, f"{path}[{index}]")
+            for index, (child, item) in enumerate(zip(children, shape, strict=True))
+        ]
+
+    def _tensor(self, tensor: torch.Tensor, shape: Any, path: str) -> dict[int, Any] | None:
+        if shape is None:
+            self.named_axes.append({})
+            return None
+        if not isinstance(shape, Mapping):
+            raise ExportError(path, f"is {shape!r} for one tensor", "Write {axis: dimension}")
+        axes = {int(axis): dim for axis, dim in shape.items()}
+        for axis in axes:
+            if axis >= tensor.ndim:
+                raise ExportError(
+                    f"{path}[{axis}]",
+                    f"is not an axis of a tensor of shape {list(tensor.shape)}",
+                    f"Axes go from 0 to {tensor.ndim - 1}",
+                )
+        self.named_axes.append({axis: dim for axis, dim in axes.items() if dim not in _MODES})
+        return {axis: self._dim(dim) for axis, dim in axes.items()}
+
+    def _dim(self, name: str) -> Any:
+        if name in _MODES:
+            return _MODES[name]
+        if name not in self._dims:
+            low, high = self._bounds.get(name, (None, None))
+            self._dims[name] = Dim(name, min=low, max=high)
+        return self._dims[name]

@@ -4,6 +4,10 @@
 # bash 3.2. Each provision is a folder in the cache that appears by one rename, so that an interrupted
 # or a concurrent run never sees half of it; its name holds the hash of the lock it was made from.
 
+# Raise it when a provision is made differently from the same lock. The script's own bytes are no part
+# of a folder's name: a running Pants daemon goes on using the folder that it was started from.
+bootstrap_recipe=1
+
 bootstrap_say() { printf 'pants: %s\n' "$*" >&2; }
 
 bootstrap_sha256() {
@@ -127,7 +131,7 @@ bootstrap_build_pex_cli() {
     PYTHONPATH=unpacked PYTHONUTF8=1 PYTHONDONTWRITEBYTECODE=1 PYTHONNOUSERSITE=1 PEX_IGNORE_RCFILES=1 \
       PIP_CONFIG_FILE=/dev/null PEX_ROOT="$PWD/pex_root" \
       "$python" -m pex "pex==$version" --no-index --find-links wheels --no-transitive --no-compress \
-      --no-compile --no-strip-pex-env --python-shebang '/usr/bin/env python3' --console-script pex -o pex >&2 || exit 1
+      --no-compile --inject-env PEX_ROOT=.cache/pex_root --python-shebang '/usr/bin/env python3' --console-script pex -o pex >&2 || exit 1
     rm -rf venv wheels unpacked pex_root
     read -r sha256 _ < <(bootstrap_sha256 < pex)
     printf 'v%s %s %d\n' "$version" "$sha256" "$(wc -c < pex)" > identity
@@ -165,7 +169,7 @@ bootstrap_provide() {
 # of machine means another folder.
 bootstrap_folder() {
   local key
-  read -r key _ < <({ cat "$2" "${BASH_SOURCE[0]}"; printf '%s %s' "$HOSTTYPE-$OSTYPE" "${PANTS_PYTHON:-}"; } | bootstrap_sha256)
+  read -r key _ < <({ cat "$2"; printf '%s\n' "$bootstrap_recipe" "$HOSTTYPE-$OSTYPE" "${PANTS_PYTHON:-}"; } | bootstrap_sha256)
   printf '%s/%s-%s\n' "$3" "$1" "${key:0:16}"
 }
 

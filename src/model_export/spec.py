@@ -39,15 +39,8 @@ GENERATION_COMPONENTS = (
     "language_model",
     "lm_head",
 )
-CACHE_IMPLEMENTATIONS = (
-    "dynamic",
-    "static",
-    "offloaded",
-    "offloaded_static",
-    "quantized",
-    "hybrid",
-    "sliding_window",
-)
+# Those of the engine that leave one graph for one device; the deprecated names are left out.
+CACHE_IMPLEMENTATIONS = ("dynamic", "static")
 
 
 @dataclass(frozen=True)

@@ -113,6 +113,43 @@ REFUSED_CONFIG_KEYS: Mapping[str, Tuple[str, str]] = MappingProxyType(
 )
 
 
+# What other exporters call these keys.
+_CONFIG_ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "dynamic_axes": "dynamic_shapes",
+        "dynamic_dims": "dynamic_shapes",
+        "opset": "opset_version",
+        "target_opset": "opset_version",
+        "fp16": "compress_to_fp16",
+        "half": "compress_to_fp16",
+        "delegate": "backend",
+        "use_external_data_format": "external_data",
+    }
+)
+
+_FORMAT_ALIASES: Mapping[str, str] = MappingProxyType(
+    {
+        "pt2": "dynamo",
+        "torch_export": "dynamo",
+        "torch": "dynamo",
+        "pte": "executorch",
+        "et": "executorch",
+        "ort": "onnx",
+        "onnxruntime": "onnx",
+        "ov": "openvino",
+        "ir": "openvino",
+    }
+)
+
+# Delegates of the engine that a build can't make here, and why.
+_UNBUILDABLE_DELEGATES: Mapping[str, str] = MappingProxyType(
+    {
+        "cuda": "needs a CUDA GPU while it exports",
+        "mlx": "needs nightly wheels for macOS on Apple Silicon",
+    }
+)
+
+
 def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
     """Check a target's `config`; return the format and every key of it with its value.
 
@@ -129,7 +166,7 @@ def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
         raise SpecError(
             "config['export_format']",
             f"is {export_format!r}, which is no export format",
-            nearest(str(export_format), FORMATS),
+            nearest(str(export_format), FORMATS, _FORMAT_ALIASES),
         )
     own = {name: key for name, key in CONFIG_KEYS.items() if export_format in key.formats}
     for name, value in given.items():
@@ -139,7 +176,11 @@ def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
         if name in REFUSED_CONFIG_KEYS:
             raise SpecError(path, *REFUSED_CONFIG_KEYS[name])
         if name not in CONFIG_KEYS:
-            raise SpecError(path, "is not a key of any export config", nearest(name, own))
+            raise SpecError(
+                path,
+                f"is no key of {export_format}'s config",
+                nearest(name, ("export_format", *own), _CONFIG_ALIASES),
+            )
         if name not in own:
             owners = " and ".join(CONFIG_KEYS[name].formats)
             raise SpecError(
@@ -156,12 +197,36 @@ def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
     return str(export_format), checked
 
 
+_KINDS: Mapping[str, str] = MappingProxyType(
+    {
+        "bool": "True or False",
+        "int": "an int",
+        "str": "a string",
+        "dynamic_shapes": "a dict of input name -> {axis: dimension}",
+    }
+)
+
+
 def _check_config_value(path: str, key: ConfigKey, value: object) -> None:
     if value is None and key.default is None:
         return
     expected = {"bool": bool, "int": int, "str": str, "dynamic_shapes": Mapping}[key.kind]
     wrong_bool = key.kind == "int" and isinstance(value, bool)
     if not isinstance(value, expected) or wrong_bool:
-        raise SpecError(path, f"must be a {key.kind}, not {value!r}", key.help.rstrip("."))
+        raise SpecError(path, f"must be {_KINDS[key.kind]}, not {value!r}", _remedy(key))
     if key.choices and value not in key.choices:
         raise SpecError(path, f"is {value!r}, which is no choice", nearest(str(value), key.choices))
+    if key.name == "backend" and value in _UNBUILDABLE_DELEGATES:
+        raise SpecError(
+            path,
+            f"is {value!r}, which can't be built here: it {_UNBUILDABLE_DELEGATES[value]}",
+            "Use 'xnnpack', the only delegate built so far",
+        )
+    if key.name == "opset_version" and isinstance(value, int) and value < 1:
+        raise SpecError(path, f"is {value}", "Write an ONNX opset such as 18, or remove it")
+
+
+def _remedy(key: ConfigKey) -> str:
+    """What the key is for, as the last sentence of an error."""
+    text = " ".join(key.help.split()).rstrip(".")
+    return f"It says: {text[0].lower()}{text[1:]}"

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import difflib
-from typing import Any, Iterable, Mapping
+from typing import Any, Iterable, Mapping, Optional
+
+_NO_ALIASES: Mapping[str, str] = {}
 
 
 class SpecError(ValueError):
@@ -20,16 +22,41 @@ class SpecError(ValueError):
         self.remedy = remedy
 
 
-def nearest(name: str, known: Iterable[str]) -> str:
-    """`Did you mean 'x'?` for the closest known name, else the list of all."""
+class TargetError(Exception):
+    """A target that can't be built: its address, then the line of the field that is wrong."""
+
+    def __init__(self, address: object, error: SpecError) -> None:
+        super().__init__(f"{address}: {error}")
+
+
+def closest(
+    name: str, known: Iterable[str], aliases: Optional[Mapping[str, str]] = None
+) -> Optional[str]:
+    """The known name that `name` most likely stands for, if there is one.
+
+    `aliases` maps names that other tools use to ours; case and `-` for `_` don't count.
+    """
+    names = {known_name.lower().replace("-", "_"): known_name for known_name in sorted(known)}
+    plain = name.lower().replace("-", "_")
+    alias = (aliases or _NO_ALIASES).get(plain)
+    if alias in names.values():
+        return alias
+    close = difflib.get_close_matches(plain, list(names), n=1, cutoff=0.6)
+    return names[close[0]] if close else None
+
+
+def nearest(
+    name: str, known: Iterable[str], aliases: Optional[Mapping[str, str]] = None
+) -> str:
+    """`Did you mean 'x'? Known: ...`, or the list of all known names where none is close."""
     names = sorted(known)
-    close = difflib.get_close_matches(name, names, n=1, cutoff=0.6)
-    if close:
-        return f"Did you mean {close[0]!r}? Known: {', '.join(names)}"
-    return "Known: " + ", ".join(names)
+    close = closest(name, names, aliases)
+    listed = "Known: " + ", ".join(names) if names else "None is known"
+    return f"Did you mean {close!r}? {listed}" if close else listed
 
 
 def require_mapping(path: str, value: object, what: str) -> Mapping[str, Any]:
+    """`value`, if it is a mapping with string keys; raises SpecError with `what` otherwise."""
     if not isinstance(value, Mapping):
         raise SpecError(path, f"must be {what}, not {type(value).__name__}", "Write a dict")
     for key in value:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
 
 from model_export.plugin.field_errors import SpecError, nearest, require_mapping
@@ -34,15 +35,11 @@ def _check_axes(path: str, axes: object) -> Any:
     return checked
 
 
-def check_dims(dims: object, shapes: Optional[Mapping[str, Any]]) -> Dict[str, Tuple[int, int]]:
-    """Check the bounds of the dimensions that `dynamic_shapes` names: name -> (min, max)."""
+def check_dims_form(dims: object) -> Dict[str, Tuple[int, int]]:
+    """Check the form of `dims`: name -> (min, max); raises SpecError for any other."""
     given = require_mapping("dims", dims, "a dict of name -> (min, max)")
-    used = set(_named_dims(shapes or {}))
     checked = {}
     for name, bounds in given.items():
-        path = f"dims[{name!r}]"
-        if name not in used:
-            raise SpecError(path, "is not used by config['dynamic_shapes']", nearest(name, used))
         ok = (
             isinstance(bounds, (list, tuple))
             and len(bounds) == 2
@@ -50,8 +47,27 @@ def check_dims(dims: object, shapes: Optional[Mapping[str, Any]]) -> Dict[str, T
             and 0 <= bounds[0] < bounds[1]
         )
         if not ok:
-            raise SpecError(path, f"is {bounds!r}", "Write (min, max) with 0 <= min < max")
+            raise SpecError(
+                f"dims[{name!r}]", f"is {bounds!r}", "Write (min, max) with 0 <= min < max"
+            )
         checked[name] = (bounds[0], bounds[1])
+    return checked
+
+
+def check_dims(dims: object, shapes: Optional[Mapping[str, Any]]) -> Dict[str, Tuple[int, int]]:
+    """Check the bounds of the dimensions that `dynamic_shapes` names: name -> (min, max).
+
+    Raises SpecError for a wrong form, and for a name that `shapes` doesn't use.
+    """
+    checked = check_dims_form(dims)
+    used = set(_named_dims(shapes or {}))
+    for name in checked:
+        if name not in used:
+            raise SpecError(
+                f"dims[{name!r}]",
+                "bounds a dimension that config['dynamic_shapes'] doesn't name",
+                nearest(name, used),
+            )
     return checked
 
 
@@ -97,6 +113,9 @@ def _check_sample(name: str, value: object) -> Any:
         raise SpecError(f"{path}['dtype']", f"is {dtype!r}", nearest(str(dtype), TENSOR_DTYPES))
     checked: Dict[str, Any] = {"dtype": dtype}
     if "values" in tensor:
+        if "range" in tensor:
+            raise SpecError(f"{path}['range']", "belongs to `shape`", "Remove it")
+        _check_values(f"{path}['values']", tensor["values"])
         checked["values"] = tensor["values"]
         return checked
     shape = tensor["shape"]
@@ -105,11 +124,30 @@ def _check_sample(name: str, value: object) -> Any:
     checked["shape"] = list(shape)
     if "range" in tensor:
         low_high = tensor["range"]
-        numbers = isinstance(low_high, (list, tuple)) and len(low_high) == 2
-        if not numbers or not low_high[0] < low_high[1]:
+        pair = isinstance(low_high, (list, tuple)) and len(low_high) == 2
+        if not pair or not all(map(_number, low_high)) or not low_high[0] < low_high[1]:
             raise SpecError(f"{path}['range']", f"is {low_high!r}", "Write [low, high], low < high")
         checked["range"] = list(low_high)
     return checked
+
+
+def _check_values(path: str, values: object) -> Tuple[int, ...]:
+    """The shape of nested lists of numbers; raises SpecError where they aren't rectangular."""
+    if not isinstance(values, (list, tuple)):
+        if not (_number(values) or isinstance(values, bool)):
+            raise SpecError(path, f"has {values!r}", "Write nested lists of numbers: [[1, 2]]")
+        return ()
+    shapes = {_check_values(path, item) for item in values}
+    if len(shapes) != 1:
+        problem = "has rows of different lengths" if shapes else "has an empty list"
+        raise SpecError(path, problem, "Write rows of one length: [[1, 2], [3, 4]]")
+    return (len(values), *shapes.pop())
+
+
+def _number(value: object) -> bool:
+    if isinstance(value, bool) or not isinstance(value, (int, float)):
+        return False
+    return math.isfinite(value)
 
 
 def _positive(value: object) -> bool:

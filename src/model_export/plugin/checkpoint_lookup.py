@@ -1,0 +1,122 @@
+"""From the `model` field to the target that supplies the checkpoint."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Optional
+
+from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
+from pants.engine.rules import Get, collect_rules, rule
+from pants.engine.target import (
+    AllUnexpandedTargets,
+    InferDependenciesRequest,
+    FieldSet,
+    InferredDependencies,
+    WrappedTarget,
+    WrappedTargetRequest,
+)
+from pants.engine.unions import UnionRule
+from pants.util.logging import LogLevel
+
+from model_export.plugin.checkpoint_types import CheckpointDependenciesField
+from model_export.plugin.field_errors import SpecError, TargetError, nearest
+from model_export.plugin.references import is_address
+from model_export.plugin.target_types import ExportDependenciesField, ModelField
+
+CHECKPOINT_LOCK = "3rdparty/checkpoints.lock.json"
+
+
+@dataclass(frozen=True)
+class CheckpointAddressRequest:
+    """The `model` of the target at `owner`."""
+
+    model: str
+    owner: Address
+
+
+@dataclass(frozen=True)
+class CheckpointAddress:
+    """The address of a checkpoint; None for a hub id."""
+
+    address: Optional[Address]
+
+
+@rule(desc="Find a checkpoint", level=LogLevel.DEBUG)
+async def checkpoint_address(request: CheckpointAddressRequest) -> CheckpointAddress:
+    if not is_address(request.model):
+        return CheckpointAddress(None)
+    origin = f"the `model` field of {request.owner}"
+    found = await Get(
+        Addresses,
+        UnparsedAddressInputs(
+            [request.model],
+            owning_address=request.owner,
+            description_of_origin=origin,
+            skip_invalid_addresses=True,
+        ),
+    )
+    if not found:
+        every_target = await Get(AllUnexpandedTargets)
+        known = [
+            target.address.spec
+            for target in every_target
+            if target.has_field(CheckpointDependenciesField)
+        ]
+        asked = request.model
+        if asked.startswith(":"):
+            asked = f"{request.owner.spec_path}{asked}"
+        raise TargetError(
+            request.owner,
+            SpecError(
+                "model", f"is {request.model!r}, and there is no such target", nearest(asked, known)
+            ),
+        )
+    wrapped = await Get(WrappedTarget, WrappedTargetRequest(found[0], origin))
+    if not wrapped.target.has_field(CheckpointDependenciesField):
+        raise TargetError(
+            request.owner,
+            SpecError(
+                "model",
+                f"is {request.model!r}, a `{wrapped.target.alias}` target, which is no checkpoint",
+                "Name a `wheel_checkpoint`, `local_checkpoint` or `random_checkpoint`",
+            ),
+        )
+    return CheckpointAddress(found[0])
+
+
+@dataclass(frozen=True)
+class ModelFieldSet(FieldSet):
+    required_fields = (ModelField, ExportDependenciesField)
+
+    model: ModelField
+
+
+class InferCheckpoint(InferDependenciesRequest):
+    infer_from = ModelFieldSet
+
+
+@rule(desc="Infer the checkpoint of an export", level=LogLevel.DEBUG)
+async def infer_checkpoint(request: InferCheckpoint) -> InferredDependencies:
+    fields = request.field_set
+    found = await Get(
+        CheckpointAddress, CheckpointAddressRequest(fields.model.value, fields.address)
+    )
+    return InferredDependencies([] if found.address is None else [found.address])
+
+
+def unlocked_hub_id(model: str, owner: Address) -> TargetError:
+    """The error for a hub id without an entry in the checkpoint lock."""
+    return TargetError(
+        owner,
+        SpecError(
+            "model",
+            f"{model!r} isn't locked: hub ids are pinned in {CHECKPOINT_LOCK}, which has no entry "
+            "for it",
+            "Until it has one, name the address of a `wheel_checkpoint`, `local_checkpoint` or "
+            "`random_checkpoint`",
+        ),
+    )
+
+
+def rules():
+    return [*collect_rules(), UnionRule(InferDependenciesRequest, InferCheckpoint)]

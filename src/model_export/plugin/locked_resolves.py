@@ -1,0 +1,138 @@
+"""The resolve of a process: known, hash-locked, and installed as a venv."""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+from dataclasses import dataclass
+from typing import Tuple
+
+from pants.backend.python.subsystems.setup import PythonSetup
+from pants.backend.python.util_rules.pex import PexRequest, VenvPex, VenvPexRequest
+from pants.backend.python.util_rules.pex_environment import PexEnvironment
+from pants.backend.python.util_rules.pex_requirements import (
+    PexRequirements,
+    Resolve,
+    is_probably_pex_json_lockfile,
+)
+from pants.engine.addresses import Address
+from pants.engine.engine_aware import EngineAwareParameter
+from pants.engine.fs import DigestContents, PathGlobs
+from pants.engine.rules import Get, collect_rules, rule
+from pants.util.frozendict import FrozenDict
+from pants.util.logging import LogLevel
+
+from model_export.plugin.field_errors import SpecError, TargetError, nearest
+from model_export.plugin.hash_lock import LockedRequirement, LockError, parse_hash_lock
+from model_export.spec import Toolchain
+
+# The whole environment of our processes; the export process fixes the rest itself. A PEX venv's
+# shim would else export the LANG and LC_ALL of whoever started Pants over it (2.17.1).
+PROCESS_ENVIRONMENT = FrozenDict(
+    {
+        "LANG": "C.UTF-8",
+        "LC_ALL": "C.UTF-8",
+        "PYTHONDONTWRITEBYTECODE": "1",
+        "PYTHONHASHSEED": "0",
+        "TZ": "UTC",
+    }
+)
+_PROCESS_PATH = ("/usr/bin", "/bin")
+
+
+@dataclass(frozen=True)
+class LockedResolveRequest(EngineAwareParameter):
+    """The resolve that `field` of the target at `address` names."""
+
+    resolve: str
+    address: Address
+    field: str = "resolve"
+
+    def debug_hint(self) -> str:
+        return self.resolve
+
+
+@dataclass(frozen=True)
+class LockedResolve:
+    """A resolve whose lock pins every byte; no `requirements` if the lock is PEX's own JSON."""
+
+    toolchain: Toolchain
+    lock_path: str
+    requirements: Tuple[LockedRequirement, ...]
+
+
+@rule(desc="Check the lock of a resolve", level=LogLevel.DEBUG)
+async def locked_resolve(
+    request: LockedResolveRequest, python_setup: PythonSetup
+) -> LockedResolve:
+    resolves = python_setup.resolves
+    path = resolves.get(request.resolve)
+    if path is None:
+        raise TargetError(
+            request.address,
+            SpecError(
+                request.field,
+                f"is {request.resolve!r}, which is no resolve",
+                nearest(request.resolve, resolves) + " ([python].resolves in pants.toml)",
+            ),
+        )
+    contents = await Get(DigestContents, PathGlobs([path]))
+    if not contents:
+        raise TargetError(
+            request.address,
+            SpecError(
+                request.field,
+                f"is {request.resolve!r}, whose lock {path} doesn't exist",
+                "Compile it: `uv pip compile --universal --generate-hashes`",
+            ),
+        )
+    lock = contents[0].content
+    toolchain = Toolchain(request.resolve, hashlib.sha256(lock).hexdigest())
+    if is_probably_pex_json_lockfile(lock):  # It has a hash for each artifact, always.
+        return LockedResolve(toolchain, path, ())
+    try:
+        return LockedResolve(toolchain, path, parse_hash_lock(path, lock.decode()))
+    except LockError as error:
+        raise TargetError(
+            request.address,
+            SpecError(
+                request.field,
+                f"is {request.resolve!r}, which isn't locked: {error.problem}",
+                error.remedy,
+            ),
+        ) from error
+
+
+@dataclass(frozen=True)
+class ProcessVenvRequest:
+    """The venv of a resolve that a `LockedResolveRequest` has checked."""
+
+    resolve: str
+
+
+@rule(desc="Install the resolve of an export", level=LogLevel.DEBUG)
+async def process_venv(request: ProcessVenvRequest, pex_environment: PexEnvironment) -> VenvPex:
+    # Pants 2.17.1 can't take a subset of a requirements-style lock; all of it works.
+    requirements = PexRequirements(
+        from_superset=Resolve(request.resolve, use_entire_lockfile=True),
+        description_of_origin=f"the resolve `{request.resolve}`",
+    )
+    environment = dataclasses.replace(
+        pex_environment, path=_PROCESS_PATH, subprocess_environment_dict=PROCESS_ENVIRONMENT
+    )
+    return await Get(
+        VenvPex,
+        VenvPexRequest(
+            PexRequest(
+                output_filename=f"{request.resolve}.pex",
+                internal_only=True,
+                requirements=requirements,
+                description=f"Install the resolve {request.resolve}",
+            ),
+            environment.in_sandbox(working_directory=None),
+        ),
+    )
+
+
+def rules():
+    return collect_rules()

@@ -1,0 +1,140 @@
+"""The source files that our processes run, read from the plugin's own package.
+
+Each process gets only what it imports, so that an edit elsewhere re-runs nothing. Read as package
+resources, they are there as well when the plugin is an installed wheel.
+"""
+
+from __future__ import annotations
+
+import ast
+import importlib.resources
+from dataclasses import dataclass
+from importlib.abc import Traversable
+from typing import Dict, Iterator, List, Optional, Set, Tuple
+
+from pants.engine.fs import CreateDigest, Digest, FileContent
+from pants.engine.rules import Get, collect_rules, rule
+from pants.util.logging import LogLevel
+
+PACKAGE = "model_export"
+_EXPORTER = "exporter"
+_BACKENDS = "backends"
+_SHARED_FILES = ("__init__.py", "spec.py", "manifest.py")
+
+
+@dataclass(frozen=True)
+class ExporterSourcesRequest:
+    """The exporter, with the backend of one format."""
+
+    export_format: str
+
+
+@dataclass(frozen=True)
+class ModuleSourcesRequest:
+    """One module and what it imports of our package, directly or not."""
+
+    module: str
+
+
+@dataclass(frozen=True)
+class ProcessSources:
+    """Source files below `model_export/`."""
+
+    digest: Digest
+
+
+@rule(desc="Read the exporter's sources", level=LogLevel.DEBUG)
+async def exporter_sources(request: ExporterSourcesRequest) -> ProcessSources:
+    package = importlib.resources.files(PACKAGE)
+    paths = list(_SHARED_FILES)
+    for path in _python_files(package / _EXPORTER, _EXPORTER):
+        parts = path.split("/")
+        other_backend = parts[1] == _BACKENDS and parts[2] not in (
+            "__init__.py",
+            request.export_format,
+        )
+        if not other_backend:
+            paths.append(path)
+    return ProcessSources(await Get(Digest, CreateDigest(_contents(package, paths))))
+
+
+@rule(desc="Read the sources of a checkpoint process", level=LogLevel.DEBUG)
+async def module_sources(request: ModuleSourcesRequest) -> ProcessSources:
+    package = importlib.resources.files(PACKAGE)
+    paths = import_closure(package, request.module)
+    return ProcessSources(await Get(Digest, CreateDigest(_contents(package, paths))))
+
+
+def _contents(package: Traversable, paths: List[str]) -> Tuple[FileContent, ...]:
+    return tuple(
+        FileContent(f"{PACKAGE}/{path}", package.joinpath(path).read_bytes())
+        for path in sorted(paths)
+    )
+
+
+def _python_files(folder: Traversable, prefix: str) -> Iterator[str]:
+    for entry in folder.iterdir():
+        path = f"{prefix}/{entry.name}"
+        if entry.is_dir():
+            if entry.name != "__pycache__":
+                yield from _python_files(entry, path)
+        elif entry.name.endswith(".py"):
+            yield path
+
+
+def import_closure(package: Traversable, module: str) -> List[str]:
+    """The files of `module` and of all of our modules that it imports, parents included.
+
+    Only `import` statements count, wherever they stand in the file; nothing is executed. Raises
+    FileNotFoundError if `module` isn't there.
+    """
+    found: Dict[str, None] = {}
+    waiting = [module]
+    seen: Set[str] = set()
+    while waiting:
+        name = waiting.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        path = _file_of(package, name)
+        if path is None:
+            if name == module:
+                raise FileNotFoundError(f"{PACKAGE} has no module {module}.")
+            continue  # A name inside a module, which `from module import name` brought here.
+        found[path] = None
+        waiting.extend(_parents(name))
+        tree = ast.parse(package.joinpath(path).read_bytes(), filename=path)
+        for node in ast.walk(tree):
+            waiting.extend(_imported(node))
+    return sorted(found)
+
+
+def _parents(module: str) -> Iterator[str]:
+    parts = module.split(".")
+    for length in range(1, len(parts)):
+        yield ".".join(parts[:length])
+
+
+def _imported(node: ast.AST) -> Iterator[str]:
+    if isinstance(node, ast.Import):
+        names = [alias.name for alias in node.names]
+    elif isinstance(node, ast.ImportFrom) and node.module and not node.level:
+        names = [node.module, *(f"{node.module}.{alias.name}" for alias in node.names)]
+    else:
+        return
+    yield from (name for name in names if name.split(".")[0] == PACKAGE)
+
+
+def _file_of(package: Traversable, module: str) -> Optional[str]:
+    """The path of a module below the package; None if there is no such module."""
+    below = module.split(".")[1:]
+    if not below:
+        return "__init__.py"
+    for path in ("/".join(below) + ".py", "/".join((*below, "__init__.py"))):
+        if package.joinpath(path).is_file():
+            return path
+    return None
+
+
+def rules():
+    return collect_rules()

@@ -1,0 +1,93 @@
+"""Runs one of our modules in the venv of a resolve, and turns its failure into one line."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Tuple
+
+from pants.backend.python.util_rules.pex import VenvPex
+from pants.backend.python.util_rules.pex_environment import PexEnvironment
+from pants.engine.addresses import Address
+from pants.engine.fs import Digest, MergeDigests, RemovePrefix
+from pants.engine.process import FallibleProcessResult, Process
+from pants.engine.rules import Get, collect_rules, rule
+from pants.util.frozendict import FrozenDict
+from pants.util.logging import LogLevel
+
+from model_export.plugin.locked_resolves import PROCESS_ENVIRONMENT, ProcessVenvRequest
+
+# An export takes minutes: ask a remote cache first, and wait this long for its answer.
+_REMOTE_CACHE_WAIT_MILLIS = 120_000
+_STDERR_LINES = 40
+
+
+class ProcessFailed(Exception):
+    """A process of ours that failed: the line it ended with, then the end of its stderr."""
+
+    def __init__(self, address: Address, description: str, exit_code: int, stderr: str) -> None:
+        lines = [line for line in stderr.splitlines() if line.strip()]
+        last = lines[-1].strip() if lines else f"{description}: exit code {exit_code}, no message"
+        if exit_code < 0 or exit_code > 128:
+            number = -exit_code if exit_code < 0 else exit_code - 128
+            last = (
+                f"The process was ended by signal {number} (9: out of memory?). "
+                f"Its last line: {last}"
+            )
+        tail = "\n".join(lines[-_STDERR_LINES:-1])
+        super().__init__(f"{address}: {last}" + (f"\n\n{tail}" if tail else ""))
+
+
+@dataclass(frozen=True)
+class ModuleProcess:
+    """`python -m module argv` in the venv of `resolve`; leaves the folder `output`.
+
+    `description` and `address` are for people: the cache key of the process has neither.
+    """
+
+    module: str
+    argv: Tuple[str, ...]
+    resolve: str
+    inputs: Tuple[Digest, ...]
+    output: str
+    description: str
+    address: Address
+
+
+@dataclass(frozen=True)
+class ModuleOutput:
+    """What a process left in its output folder, rooted there."""
+
+    digest: Digest
+
+
+@rule(desc="Run a process of model-export", level=LogLevel.DEBUG)
+async def run_module(request: ModuleProcess, pex_environment: PexEnvironment) -> ModuleOutput:
+    venv = await Get(VenvPex, ProcessVenvRequest(request.resolve))
+    inputs = await Get(Digest, MergeDigests((venv.digest, *request.inputs)))
+    caches = pex_environment.in_sandbox(working_directory=None).append_only_caches
+    result = await Get(
+        FallibleProcessResult,
+        Process(
+            # The venv's python and not its `pex` script, which drops PYTHONHASHSEED (`-E`).
+            argv=(venv.python.argv0, "-m", request.module, *request.argv),
+            description=request.description,
+            level=LogLevel.INFO,
+            input_digest=inputs,
+            env=PROCESS_ENVIRONMENT,
+            append_only_caches=FrozenDict({**caches, **(venv.append_only_caches or {})}),
+            output_directories=(request.output,),
+            remote_cache_speculation_delay_millis=_REMOTE_CACHE_WAIT_MILLIS,
+        ),
+    )
+    if result.exit_code != 0:
+        raise ProcessFailed(
+            request.address,
+            request.description,
+            result.exit_code,
+            result.stderr.decode(errors="replace"),
+        )
+    return ModuleOutput(await Get(Digest, RemovePrefix(result.output_digest, request.output)))
+
+
+def rules():
+    return collect_rules()

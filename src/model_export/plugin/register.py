@@ -1,0 +1,46 @@
+"""What Pants loads: `backend_packages = ["model_export.plugin"]`."""
+
+from __future__ import annotations
+
+from pants.backend.python.util_rules import pex
+
+from model_export.plugin import (
+    artifacts,
+    checkpoint_folders,
+    checkpoint_lookup,
+    locked_resolves,
+    process_sources,
+    processes,
+    wheel_files,
+)
+from model_export.plugin.checkpoint_types import (
+    LocalCheckpointTarget,
+    RandomCheckpointTarget,
+    WheelCheckpointTarget,
+)
+from model_export.plugin.goals import dependents, package
+from model_export.plugin.target_types import ExportModelTarget
+
+
+def target_types():
+    return [
+        ExportModelTarget,
+        LocalCheckpointTarget,
+        RandomCheckpointTarget,
+        WheelCheckpointTarget,
+    ]
+
+
+def rules():
+    return [
+        *artifacts.rules(),
+        *checkpoint_folders.rules(),
+        *checkpoint_lookup.rules(),
+        *dependents.rules(),
+        *locked_resolves.rules(),
+        *package.rules(),
+        *pex.rules(),
+        *process_sources.rules(),
+        *processes.rules(),
+        *wheel_files.rules(),
+    ]

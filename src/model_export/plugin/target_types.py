@@ -1,0 +1,238 @@
+"""The `export_model` target."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pants.core.util_rules.environments import EnvironmentField
+from pants.engine.target import (
+    COMMON_TARGET_FIELDS,
+    BoolField,
+    Dependencies,
+    MultipleSourcesField,
+    StringField,
+    Target,
+)
+from pants.util.strutil import help_text
+
+from model_export.plugin.config_keys import check_config
+from model_export.plugin.export_spec import check_together
+from model_export.plugin.field_errors import SpecError
+from model_export.plugin.fields import (
+    ArtifactPathField,
+    CheckedMappingField,
+    CheckedNamesField,
+    CheckedStringField,
+    invalid_field,
+)
+from model_export.plugin.generation_checks import check_components, check_generation_config
+from model_export.plugin.references import check_architecture, check_dtype, check_model
+from model_export.plugin.shape_checks import check_dims_form, check_sample_inputs
+from model_export.spec import DTYPES, FORMATS, GENERATION_COMPONENTS, TENSOR_DTYPES
+
+
+class ArtifactSourcesField(MultipleSourcesField):
+    """Holds no file: the anchor of the rule that hands the artifact to dependents as files."""
+
+    alias = "_sources"
+    uses_source_roots = False
+    expected_num_files = 0
+    help = "Not for BUILD files: stands for the artifact's files where a target depends on them."
+
+
+class ModelField(CheckedStringField):
+    alias = "model"
+    required = True
+    value: str
+    help = help_text(
+        """
+        The checkpoint to export: the address of a `wheel_checkpoint`, `local_checkpoint` or
+        `random_checkpoint` (`":smollm2"`, `"models/checkpoints:smollm2"`), or a Hugging Face id
+        (`"Qwen/Qwen3-0.6B"`) that is pinned in `3rdparty/checkpoints.lock.json`.
+        """
+    )
+
+    @classmethod
+    def check(cls, value: str) -> str:
+        return check_model(value)
+
+
+class ConfigField(CheckedMappingField):
+    alias = "config"
+    required = True
+    help = help_text(
+        f"""
+        What `transformers.exporters.AutoExportConfig.from_dict` takes, field for field:
+        `{{"export_format": "onnx", "dynamic": True}}`.
+
+        `export_format` is one of {", ".join(FORMATS)}. docs/target.md lists the keys of each
+        format; an unknown key, or a key of another format, is an error.
+        """
+    )
+
+    @classmethod
+    def check(cls, value: Any) -> None:
+        check_config(value)
+
+
+class ArchitectureField(CheckedStringField):
+    alias = "architecture"
+    help = help_text(
+        """
+        The model class to load, such as `"Qwen3ForCausalLM"`. Default: the first entry of
+        `architectures` in the checkpoint's `config.json`.
+        """
+    )
+
+    @classmethod
+    def check(cls, value: str) -> str:
+        return check_architecture(value)
+
+
+class DtypeField(CheckedStringField):
+    alias = "dtype"
+    default = "float32"
+    value: str
+    help = f"The dtype of the weights in the artifact: {', '.join(DTYPES)}."
+
+    @classmethod
+    def check(cls, value: str) -> str:
+        return check_dtype(value)
+
+
+class ForGenerationField(BoolField):
+    alias = "for_generation"
+    default = False
+    help = help_text(
+        """
+        Export the graphs that a generation loop calls (`prefill`, `decode`, encoders) with
+        `export_for_generation`, and not the one that `forward` is.
+        """
+    )
+
+
+class GenerationConfigField(CheckedMappingField):
+    alias = "generation_config"
+    help = help_text(
+        """
+        What `transformers.GenerationConfig` takes, on top of the checkpoint's own
+        `generation_config.json`: `{"cache_implementation": "static", "max_cache_len": 2048}`. Needs
+        `for_generation=True`.
+        """
+    )
+
+    @classmethod
+    def check(cls, value: Any) -> None:
+        check_generation_config(value)
+
+
+class MultiTokenDecodeField(BoolField):
+    alias = "multi_token_decode"
+    default = False
+    help = help_text(
+        """
+        Export a `decode` graph that takes any number of tokens, so that it serves the prompt as
+        well; `components` then defaults to `["decode"]`. Needs `for_generation=True`.
+        """
+    )
+
+
+class ComponentsField(CheckedNamesField):
+    alias = "components"
+    help = help_text(
+        f"""
+        The graphs to build, of those that the model has. Default: all, or `decode` alone where
+        `multi_token_decode` makes it serve the prompt. Needs `for_generation=True`.
+
+        Known: {", ".join(GENERATION_COMPONENTS)}.
+        """
+    )
+
+    @classmethod
+    def check(cls, value: Any) -> None:
+        check_components(value)
+
+
+class SampleInputsField(CheckedMappingField):
+    alias = "sample_inputs"
+    help = help_text(
+        f"""
+        What the model is traced with. `"text"` is a list of strings for the checkpoint's own
+        tokenizer, which pads them. Any other name is an input of `forward`: a tensor by
+        `{{"shape": [2, 8], "dtype": "int64", "range": [0, 100]}}` (half-open, drawn from a fixed
+        seed) or by `{{"values": [[1, 2]], "dtype": "int64"}}`. Default: by architecture.
+
+        Tensor dtypes: {", ".join(TENSOR_DTYPES)}.
+        """
+    )
+
+    @classmethod
+    def check(cls, value: Any) -> None:
+        check_sample_inputs(value)
+
+
+class DimsField(CheckedMappingField):
+    alias = "dims"
+    help = help_text(
+        """
+        Bounds of the dimensions that `config["dynamic_shapes"]` names, `{"seq": (1, 4096)}`: what
+        `torch.export.Dim("seq", min=1, max=4096)` says in a script.
+        """
+    )
+
+    @classmethod
+    def check(cls, value: Any) -> None:
+        check_dims_form(value)
+
+
+class ExportResolveField(StringField):
+    alias = "resolve"
+    help = help_text(
+        """
+        The resolve of `[python].resolves` that the export runs in. Its lock needs torch,
+        transformers and the format's packages, a hash on every line. Default: the name of the
+        format.
+        """
+    )
+
+
+class ExportDependenciesField(Dependencies):
+    supports_transitive_excludes = True
+    help = "Targets this one needs. The checkpoint in `model` is added by itself."
+
+
+class ExportModelTarget(Target):
+    alias = "export_model"
+    core_fields = (
+        *COMMON_TARGET_FIELDS,
+        ArtifactSourcesField,
+        ExportDependenciesField,
+        ModelField,
+        ConfigField,
+        ArchitectureField,
+        DtypeField,
+        ForGenerationField,
+        GenerationConfigField,
+        MultiTokenDecodeField,
+        ComponentsField,
+        SampleInputsField,
+        DimsField,
+        ExportResolveField,
+        ArtifactPathField,
+        EnvironmentField,
+    )
+    help = help_text(
+        """
+        A Hugging Face checkpoint turned into a torch.export, ONNX, ExecuTorch or OpenVINO artifact
+        by `transformers.exporters`.
+
+        `package` writes the artifact to `dist/`. Any target may depend on it: the artifact's files
+        then appear in that target's sandbox, at the same path.
+        """
+    )
+
+    def validate(self) -> None:
+        try:
+            check_together(self)
+        except SpecError as error:
+            raise invalid_field(self.address, error) from error

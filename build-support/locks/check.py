@@ -68,6 +68,6 @@ def _unequal_pins(root: Path, resolves: Iterable[LockedResolve]) -> Iterator[str
             other, expected = first.setdefault(name, (resolve.name, versions))
             if versions != expected:
                 yield (
-                    f"3rdparty/{other} and 3rdparty/{resolve.name} pin {name} differently, so it is "
-                    "fetched and kept twice: run `./pants run 3rdparty:compile_locks`"
+                    f"3rdparty/{other} and 3rdparty/{resolve.name} pin {name} differently, so it "
+                    "is fetched and kept twice: run `./pants run 3rdparty:compile_locks`"
                 )

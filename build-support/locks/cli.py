@@ -13,10 +13,10 @@ from locks.resolves import UnknownResolveError, chosen
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Compiles or checks locks of the repository in the working directory; returns an exit status."""
+    """Compiles or checks the locks of the repository that it runs in; returns an exit status."""
     parser = argparse.ArgumentParser(
         prog="compile_locks",
-        description="Compile 3rdparty/RESOLVE/lock.txt from requirements.in (all resolves if none).",
+        description="Compile 3rdparty/RESOLVE/lock.txt from requirements.in (without RESOLVE: all).",
     )
     parser.add_argument("resolves", nargs="*", metavar="RESOLVE")
     parser.add_argument("--check", action="store_true", help="change nothing; needs no network")

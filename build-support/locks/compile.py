@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import subprocess
+import sys
 import tempfile
 from pathlib import Path
 from typing import Iterable, Sequence
@@ -71,20 +72,18 @@ def _uv_compile(
 ) -> str:
     """The pins of `requirements` on every platform; those in `earlier` are kept where they fit."""
     with tempfile.TemporaryDirectory() as folder:
-        asked, constrained, out = (Path(folder, name) for name in ("asked.in", "shared.txt", "out.txt"))
+        asked = Path(folder, "asked.in")
+        constrained = Path(folder, "shared.txt")
+        out = Path(folder, "out.txt")
         asked.write_text(requirements)
         constrained.write_text(constraints)
         out.write_text(earlier)
         # No annotation: it would name these files. No index option: a lock names no host.
+        command = [find_uv_bin(), "pip", "compile", "--quiet", "--universal", "--python"]
+        command += [sys.executable, "--python-version", python, "--no-header", "--no-annotate"]
+        command += [*options, "--constraints", str(constrained), "--output-file", str(out)]
         result = subprocess.run(
-            (
-                *(find_uv_bin(), "pip", "compile", "--quiet", "--universal"),
-                *("--python-version", python, "--no-header", "--no-annotate"),
-                *(*options, "--constraints", constrained, "--output-file", out, asked),
-            ),
-            capture_output=True,
-            text=True,
-            cwd=folder,
+            [*command, str(asked)], capture_output=True, text=True, cwd=folder, check=False
         )
         if result.returncode != 0:
             raise CompileError(what, result.stderr)

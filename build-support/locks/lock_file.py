@@ -44,7 +44,7 @@ def header(requirements_in: str) -> str:
 
 
 def digest(requirements_in: str) -> str:
-    """The sha256 of what a `requirements.in` asks for: comments, blank lines and order don't count."""
+    """The sha256 of what a `requirements.in` asks for, without comments, blank lines and order."""
     lines = sorted(line for _, line in _logical_lines(requirements_in))
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()
 
@@ -61,7 +61,7 @@ def parse_requirements(text: str) -> tuple[Requirement, ...]:
 
 
 def parse_lock(text: str) -> tuple[Pin, ...]:
-    """The entries of a lock, in its order. Raises LockFileError for one that isn't pinned by `==`."""
+    """The entries of a lock, in its order. Raises LockFileError for one not pinned by `==`."""
     pins = []
     for number, line in _logical_lines(text):
         requirement = _requirement(number, _HASH.sub("", line).strip())

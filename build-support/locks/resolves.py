@@ -18,8 +18,8 @@ class UnknownResolveError(ValueError):
 class LockedResolve:
     """One folder `3rdparty/<name>` with its `requirements.in` and `lock.txt`.
 
-    `python` is the oldest version that the lock serves. The resolves with `shared_pins` are compiled
-    together, so that what several of them need has one version, and its wheel is fetched once.
+    `python` is the oldest version that the lock serves. The resolves with `shared_pins` are
+    compiled together, so that what several need has one version, and its wheel is fetched once.
     """
 
     name: str

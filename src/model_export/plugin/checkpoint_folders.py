@@ -121,7 +121,7 @@ async def checkpoint_folder(request: CheckpointRequest) -> CheckpointFolder:
 async def rooted_sources(request: RootedSourcesRequest) -> RootedSources:
     field = request.target[CheckpointSourcesField]
     sources = await Get(HydratedSources, HydrateSourcesRequest(field))
-    prefix = os.path.join(field.address.spec_path, request.root)
+    prefix = os.path.join(field.address.spec_path, request.root).rstrip("/")
     outside = [path for path in sources.snapshot.files if not path.startswith(f"{prefix}/")]
     if prefix and outside:
         raise TargetError(
@@ -147,7 +147,7 @@ async def local_checkpoint(request: LocalCheckpointRequest) -> CheckpointFolder:
         check_checkpoint_files("sources", sources.snapshot.files, allow_pickle)
     except SpecError as error:
         raise TargetError(target.address, error) from error
-    folder = os.path.join(target.address.spec_path, root) or "."
+    folder = os.path.join(target.address.spec_path, root).rstrip("/") or "."
     return CheckpointFolder(
         sources.snapshot.digest, CheckpointOrigin("local", folder, allow_pickle)
     )

@@ -5,13 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Optional
 
+from pants.base.specs import DirLiteralSpec, RawSpecsWithoutFileOwners
 from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
+from pants.engine.fs import GlobMatchErrorBehavior
 from pants.engine.rules import Get, collect_rules, rule
 from pants.engine.target import (
-    AllUnexpandedTargets,
-    InferDependenciesRequest,
     FieldSet,
+    InferDependenciesRequest,
     InferredDependencies,
+    UnexpandedTargets,
     WrappedTarget,
     WrappedTargetRequest,
 )
@@ -55,11 +57,23 @@ async def checkpoint_address(request: CheckpointAddressRequest) -> CheckpointAdd
             skip_invalid_addresses=True,
         ),
     )
-    if not found:
-        every_target = await Get(AllUnexpandedTargets)
+    here = found[0].spec_path if found else ""
+    neighbours = await Get(
+        UnexpandedTargets,
+        RawSpecsWithoutFileOwners(
+            dir_literals=(DirLiteralSpec(here),),
+            description_of_origin=origin,
+            unmatched_glob_behavior=GlobMatchErrorBehavior.ignore,
+        ),
+    )
+    exists = found and any(
+        target.address.target_name == found[0].target_name for target in neighbours
+    )
+    if not exists:
+        # Of the same folder only: a mistake in a BUILD file elsewhere would hide this one.
         known = [
             target.address.spec
-            for target in every_target
+            for target in neighbours
             if target.has_field(CheckpointDependenciesField)
         ]
         asked = request.model

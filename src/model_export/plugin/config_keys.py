@@ -141,6 +141,10 @@ _FORMAT_ALIASES: Mapping[str, str] = MappingProxyType(
     }
 )
 
+_CHOICE_ALIASES: Mapping[str, str] = MappingProxyType(
+    {"gpu": "cuda", "directml": "dml", "x86": "cpu", "metal": "mlx"}
+)
+
 # Delegates of the engine that a build can't make here, and why.
 _UNBUILDABLE_DELEGATES: Mapping[str, str] = MappingProxyType(
     {
@@ -215,7 +219,11 @@ def _check_config_value(path: str, key: ConfigKey, value: object) -> None:
     if not isinstance(value, expected) or wrong_bool:
         raise SpecError(path, f"must be {_KINDS[key.kind]}, not {value!r}", _remedy(key))
     if key.choices and value not in key.choices:
-        raise SpecError(path, f"is {value!r}, which is no choice", nearest(str(value), key.choices))
+        raise SpecError(
+            path,
+            f"is {value!r}, which is no choice",
+            nearest(str(value), key.choices, _CHOICE_ALIASES),
+        )
     if key.name == "backend" and value in _UNBUILDABLE_DELEGATES:
         raise SpecError(
             path,

@@ -18,7 +18,7 @@ from model_export.plugin.checkpoint_types import (
     RandomCheckpointTarget,
     WheelCheckpointTarget,
 )
-from model_export.plugin.goals import dependents, package
+from model_export.plugin.goals import dependents, package, package_dist
 from model_export.plugin.target_types import ExportModelTarget
 
 
@@ -32,6 +32,7 @@ def target_types():
 
 
 def rules():
+    package_dist.install_package_goal()
     return [
         *artifacts.rules(),
         *checkpoint_folders.rules(),

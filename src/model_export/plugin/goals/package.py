@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from pants.core.goals.package import BuiltPackage, BuiltPackageArtifact, PackageFieldSet
+from pants.core.goals.package import BuiltPackage, PackageFieldSet
 from pants.core.util_rules.environments import EnvironmentField
 from pants.engine.fs import AddPrefix, Digest, DigestEntries, FileEntry
 from pants.engine.rules import Get, collect_rules, rule
@@ -12,6 +12,7 @@ from pants.engine.unions import UnionRule
 from pants.util.logging import LogLevel
 
 from model_export.plugin.artifacts import Artifact, ArtifactRequest
+from model_export.plugin.dist import ModelArtifact
 from model_export.plugin.fields import ArtifactPathField
 from model_export.plugin.target_types import ConfigField, ModelField
 
@@ -30,10 +31,14 @@ async def package_artifact(field_set: ExportFieldSet) -> BuiltPackage:
     artifact = await Get(Artifact, ArtifactRequest(field_set.address))
     path = field_set.output_path.value_or_default(file_ending=None)
     entries = await Get(DigestEntries, Digest, artifact.digest)
-    sizes = [entry.file_digest.serialized_bytes_length for entry in entries if isinstance(entry, FileEntry)]
+    sizes = [
+        entry.file_digest.serialized_bytes_length
+        for entry in entries
+        if isinstance(entry, FileEntry)
+    ]
     digest = await Get(Digest, AddPrefix(artifact.digest, path))
     summary = f"  {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
-    return BuiltPackage(digest, (BuiltPackageArtifact(path, extra_log_lines=(summary,)),))
+    return BuiltPackage(digest, (ModelArtifact(path, (summary,), digest),))
 
 
 def rules():

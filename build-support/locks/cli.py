@@ -16,7 +16,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Compiles or checks the locks of the repository that it runs in; returns an exit status."""
     parser = argparse.ArgumentParser(
         prog="compile_locks",
-        description="Compile 3rdparty/RESOLVE/lock.txt from requirements.in (without RESOLVE: all).",
+        description="Compile 3rdparty/RESOLVE/lock.txt from requirements.in (default: all).",
     )
     parser.add_argument("resolves", nargs="*", metavar="RESOLVE")
     parser.add_argument("--check", action="store_true", help="change nothing; needs no network")

@@ -1,0 +1,106 @@
+"""The one place that calls transformers' Dynamo exporter."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch._dynamo.exc import Unsupported, UserError
+from transformers.exporters import DynamoConfig, DynamoExporter
+from transformers.exporters.utils import prepare_for_export
+
+from model_export.exporter.errors import ExportError
+from model_export.spec import ExportSpec
+
+
+@dataclass(frozen=True)
+class DynamoConfigKeys:
+    """The keys of `config` that steer tracing, `dynamic_shapes` as torch.export takes it."""
+
+    dynamic: bool
+    strict: bool
+    dynamic_shapes: Any
+    prefer_deferred_runtime_asserts_over_guards: bool
+
+    @classmethod
+    def from_spec(cls, spec: ExportSpec, dynamic_shapes: Any) -> DynamoConfigKeys:
+        """The keys as `spec` has them, but for the shapes of the component at hand."""
+        return cls(
+            dynamic=spec.config["dynamic"],
+            strict=spec.config["strict"],
+            dynamic_shapes=dynamic_shapes,
+            prefer_deferred_runtime_asserts_over_guards=spec.config[
+                "prefer_deferred_runtime_asserts_over_guards"
+            ],
+        )
+
+
+def split_flags(
+    module: torch.nn.Module, inputs: dict[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """`inputs` as the graph will take them, and the output flags (`use_cache`) among them.
+
+    The engine takes the flags out and adds what it computes before tracing (positions of image
+    patches), and torch.export wants dynamic shapes for exactly what is left.
+    """
+    _, prepared, flags = prepare_for_export(module, dict(inputs))
+    return dict(prepared), flags
+
+
+def trace(
+    module: torch.nn.Module, inputs: dict[str, Any], keys: DynamoConfigKeys
+) -> torch.export.ExportedProgram:
+    """`module(**inputs)` as an ExportedProgram; `inputs` with their flags.
+
+    Raises ExportError if the module doesn't fit `dynamic_shapes` or strict mode.
+    """
+    with no_stack_traces(), explained():
+        program, _ = DynamoExporter().export_program(module, inputs, DynamoConfig(**vars(keys)))
+    return program
+
+
+@contextmanager
+def no_stack_traces() -> Iterator[None]:
+    """Trace without recording stack traces: they cost time and hold paths of this machine.
+
+    Also keeps the engine from advising `dynamic_shapes` to a user who chose `dynamic`.
+    """
+    before = torch.fx.config.do_not_emit_stack_traces
+    advice = logging.getLogger("transformers.exporters.exporter_dynamo")
+    level = advice.level
+    torch.fx.config.do_not_emit_stack_traces = True
+    advice.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        torch.fx.config.do_not_emit_stack_traces = before
+        advice.setLevel(level)
+
+
+@contextmanager
+def explained() -> Iterator[None]:
+    """Turn the tracer's refusals into ExportErrors that name the config key at fault."""
+    try:
+        yield
+    except Unsupported as error:
+        raise ExportError(
+            "config['strict']",
+            f"is True, and Dynamo can't trace this model: {_first_line(error)}",
+            "Set it to False",
+        ) from error
+    except UserError as error:
+        raise ExportError(
+            "config['dynamic_shapes']",
+            f"doesn't fit what the model computes: {_first_line(error)}",
+            "Follow the engine's suggestion above, or set"
+            " prefer_deferred_runtime_asserts_over_guards to True",
+        ) from error
+
+
+def _first_line(error: BaseException) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[0].rstrip(".") if lines else type(error).__name__

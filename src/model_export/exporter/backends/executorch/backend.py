@@ -1,0 +1,105 @@
+"""The ExecuTorch format: lowered programs in, `.pte` files out."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from executorch.exir.program import ExecutorchProgramManager
+
+from model_export.exporter.backends.dynamo.engine import DynamoConfigKeys, split_flags
+from model_export.exporter.backends.dynamo.signature import Signature, describe
+from model_export.exporter.backends.executorch.bounds import (
+    DefaultBounds,
+    bound_every_dimension,
+    has_given_bounds,
+)
+from model_export.exporter.backends.executorch.engine import (
+    ExecutorchConfigKeys,
+    every_dimension,
+    lower,
+    write,
+)
+from model_export.exporter.backends.executorch.flatc import use_packaged_flatc
+from model_export.exporter.backends.executorch.mutated_inputs import with_mutated_inputs
+from model_export.exporter.dynamic_shapes import build_dynamic_shapes
+from model_export.exporter.errors import ExportError
+from model_export.manifest import ComponentRecord
+from model_export.spec import ExportSpec
+
+SUFFIX = ".pte"
+
+_MISSING_BACKENDS = {
+    "cuda": "needs a CUDA GPU and nvcc on the machine that exports",
+    "mlx": "needs the macOS nightlies of executorch, which no resolve of this repository pins",
+}
+
+
+@dataclass(frozen=True)
+class ExecutorchComponent:
+    """A lowered component in memory, and the names and shapes of what it takes and gives."""
+
+    program: ExecutorchProgramManager
+    signature: Signature
+
+
+class ExecutorchBackend:
+    """Satisfies `exporter.backend.Backend` for ExecuTorch with XNNPACK."""
+
+    packages: tuple[str, ...] = ("executorch",)
+
+    def check(self, spec: ExportSpec) -> None:
+        """Raise ExportError for a delegate that these wheels can't lower to."""
+        backend = spec.config["backend"]
+        if backend in _MISSING_BACKENDS:
+            raise ExportError(
+                "config['backend']",
+                f"is {backend!r}, which {_MISSING_BACKENDS[backend]}",
+                "Use 'xnnpack'",
+            )
+
+    def export(
+        self, name: str, module: torch.nn.Module, inputs: dict[str, Any], spec: ExportSpec
+    ) -> ExecutorchComponent:
+        """Trace `module(**inputs)` and lower it, every dynamic dimension bounded.
+
+        Raises ExportError if the shapes or the strict mode that `spec` asks for don't fit.
+        """
+        use_packaged_flatc()
+        inputs, flags = split_flags(module, inputs)
+        shapes = build_dynamic_shapes(module, inputs, spec)
+        tree, longest = shapes.tree, None
+        if tree is None and spec.config["dynamic"]:
+            tree = every_dimension(module, inputs)
+        if tree is not None:
+            bounds = DefaultBounds.of(module, inputs)
+            longest = None if has_given_bounds(tree) else bounds.sequence
+            tree = bound_every_dimension(tree, inputs, bounds)
+        tracing = DynamoConfigKeys.from_spec(spec, tree)
+        delegation = ExecutorchConfigKeys.from_spec(spec)
+        traced: list[Signature] = []
+
+        def describe_traced(exported: torch.export.ExportedProgram) -> None:
+            traced.append(describe(exported, inputs, shapes.names, spec.dims))
+
+        program = lower(module, inputs | flags, tracing, delegation, longest, describe_traced)
+        return ExecutorchComponent(program, with_mutated_inputs(traced[0], program))
+
+    def save(
+        self, programs: Mapping[str, ExecutorchComponent], directory: Path, spec: ExportSpec
+    ) -> tuple[ComponentRecord, ...]:
+        """Write `<component>.pte` for each; a program holds its own weights (docs/executorch.md)."""
+        records = []
+        for name, component in programs.items():
+            file = name + SUFFIX
+            write(component.program, directory / file)
+            signature = component.signature
+            records.append(
+                ComponentRecord(
+                    name, file, (), signature.inputs, signature.outputs, dict(signature.bounds)
+                )
+            )
+        return tuple(records)

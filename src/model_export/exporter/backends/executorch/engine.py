@@ -1,0 +1,109 @@
+"""The one place that calls transformers' ExecuTorch exporter."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, fields
+from pathlib import Path
+from typing import Any
+
+import torch
+from executorch.exir.program import ExecutorchProgramManager
+from transformers.exporters import DynamoExporter, ExecutorchConfig, ExecutorchExporter
+from transformers.exporters.exporter_dynamo import (
+    get_auto_dynamic_shapes,
+    register_cache_pytrees_for_model,
+)
+
+from model_export.exporter.backends.dynamo.engine import (
+    DynamoConfigKeys,
+    explained,
+    no_stack_traces,
+)
+from model_export.exporter.backends.executorch.upper_bounds import exact_upper_bounds
+from model_export.spec import ExportSpec
+
+
+@dataclass(frozen=True)
+class ExecutorchConfigKeys:
+    """The keys of `config` that ExecuTorch adds to Dynamo's."""
+
+    backend: str
+    alloc_graph_input: bool
+    alloc_graph_output: bool
+    alloc_mutable_buffers: bool
+
+    @classmethod
+    def from_spec(cls, spec: ExportSpec) -> ExecutorchConfigKeys:
+        """The keys as `spec` has them."""
+        return cls(**{field.name: spec.config[field.name] for field in fields(cls)})
+
+
+class _ObservedTracer(DynamoExporter):
+    """The base class that ExecutorchExporter traces with, showing what it traced."""
+
+    def export_program(self, model: Any, sample_inputs: Any, config: Any) -> Any:
+        program, metadata = super().export_program(model, sample_inputs, config)
+        self._on_traced(program)
+        return program, metadata
+
+    _on_traced: Callable[[torch.export.ExportedProgram], None]
+
+
+class _ObservedExporter(ExecutorchExporter, _ObservedTracer):
+    """ExecutorchExporter with `_ObservedTracer` between it and DynamoExporter."""
+
+    def __init__(self, on_traced: Callable[[torch.export.ExportedProgram], None]) -> None:
+        super().__init__()
+        self._on_traced = on_traced
+
+
+def every_dimension(module: torch.nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
+    """The shapes that `dynamic=True` stands for: AUTO at each axis of each tensor of `inputs`."""
+    register_cache_pytrees_for_model(module)
+    shapes: dict[str, Any] = get_auto_dynamic_shapes(dict(inputs))
+    return shapes
+
+
+def lower(
+    module: torch.nn.Module,
+    inputs: dict[str, Any],
+    tracing: DynamoConfigKeys,
+    keys: ExecutorchConfigKeys,
+    longest: int | None,
+    on_traced: Callable[[torch.export.ExportedProgram], None],
+) -> ExecutorchProgramManager:
+    """`module(**inputs)` traced, delegated and planned; its one method is `forward`.
+
+    `on_traced` gets the program between tracing and lowering, which changes it in place.
+
+    Every dynamic dimension of `tracing.dynamic_shapes` needs an upper bound. `longest`, if any,
+    limits sums of dimensions (a cache and what is added to it). Raises ExportError if the module
+    doesn't fit `dynamic_shapes` or strict mode.
+    """
+    config = ExecutorchConfig(**vars(tracing), **vars(keys))
+    with no_stack_traces(), _errors_only(), explained(), exact_upper_bounds(longest):
+        program, _ = _ObservedExporter(on_traced).export_program(module, inputs, config)
+    return program
+
+
+def write(program: ExecutorchProgramManager, path: Path) -> None:
+    """Stream a lowered program to a `.pte`."""
+    ExecutorchExporter.save_program(program, path)
+
+
+@contextmanager
+def _errors_only() -> Iterator[None]:
+    """Silence the engine's warning that 5.24.0 was tested with a newer torch and executorch.
+
+    Our pins are the pair of the user guide, and the tests run what they build.
+    """
+    engine = logging.getLogger("transformers.exporters")
+    level = engine.level
+    engine.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        engine.setLevel(level)

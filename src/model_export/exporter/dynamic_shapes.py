@@ -13,6 +13,7 @@ from transformers.exporters.exporter_dynamo import register_cache_pytrees_for_mo
 from transformers.exporters.utils import get_leaf_tensors
 
 from model_export.exporter.errors import ExportError
+from model_export.manifest import TensorRecord
 from model_export.spec import ExportSpec
 
 _FIELD = "config['dynamic_shapes']"
@@ -71,6 +72,17 @@ def check_input_names(spec: ExportSpec, inputs: Iterable[Mapping[str, Any]]) -> 
                 "is not an input of any component",
                 f"The inputs are {', '.join(known)}",
             )
+
+
+def recorded_bounds(
+    tensors: Iterable[TensorRecord], spec: ExportSpec
+) -> dict[str, tuple[int, int]]:
+    """The target's bounds of the dimensions that occur in `tensors`.
+
+    ONNX and OpenVINO don't enforce them, but the trace relied on them.
+    """
+    used = {dim for tensor in tensors for dim in tensor.shape}
+    return {name: bounds for name, bounds in spec.dims.items() if name in used}
 
 
 class _Builder:

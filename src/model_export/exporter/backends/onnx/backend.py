@@ -61,4 +61,4 @@ class OnnxBackend:
         self, programs: Mapping[str, Any], directory: Path, spec: ExportSpec
     ) -> tuple[ComponentRecord, ...]:
         """Write `<component>.onnx` each, and `model.onnx.data` for the weights of all."""
-        return write_programs(programs, directory, spec.config)
+        return write_programs(programs, directory, spec)

@@ -6,7 +6,9 @@ from collections.abc import Sequence
 
 import onnx_ir
 
+from model_export.exporter.dynamic_shapes import recorded_bounds
 from model_export.manifest import ComponentRecord, Dimension, TensorRecord
+from model_export.spec import ExportSpec
 
 _DTYPES = {
     onnx_ir.DataType.FLOAT: "float32",
@@ -23,17 +25,12 @@ _DTYPES = {
 
 
 def component_record(
-    name: str, model: onnx_ir.Model, file: str, weights: Sequence[str]
+    name: str, model: onnx_ir.Model, spec: ExportSpec, file: str, weights: Sequence[str]
 ) -> ComponentRecord:
     """The record of a graph as it is; inputs that are initializers as well needn't be fed."""
-    fed = [value for value in model.graph.inputs if value.const_value is None]
-    return ComponentRecord(
-        name,
-        file,
-        tuple(weights),
-        tuple(_tensor(value) for value in fed),
-        tuple(_tensor(value) for value in model.graph.outputs),
-    )
+    fed = tuple(_tensor(value) for value in model.graph.inputs if value.const_value is None)
+    outputs = tuple(_tensor(value) for value in model.graph.outputs)
+    return ComponentRecord(name, file, tuple(weights), fed, outputs, recorded_bounds(fed, spec))
 
 
 def _tensor(value: onnx_ir.Value) -> TensorRecord:

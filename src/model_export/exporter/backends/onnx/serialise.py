@@ -14,6 +14,7 @@ from model_export.exporter.backends.onnx.records import component_record
 from model_export.exporter.backends.onnx.weights_file import WeightsFile
 from model_export.exporter.errors import ExportError
 from model_export.manifest import ComponentRecord
+from model_export.spec import ExportSpec
 
 WEIGHTS_FILE = "model.onnx.data"
 
@@ -24,9 +25,9 @@ _PROTOBUF_LIMIT = 2 * 1024**3
 
 
 def write_programs(
-    programs: Mapping[str, onnx_ir.Model], directory: Path, config: Mapping[str, Any]
+    programs: Mapping[str, onnx_ir.Model], directory: Path, spec: ExportSpec
 ) -> tuple[ComponentRecord, ...]:
-    """Write every program below `directory`; `config` has all keys of the format.
+    """Write every program below `directory`.
 
     `export_params` and `keep_initializers_as_inputs` mean what they mean to
     `torch.onnx.ONNXProgram.save` (torch 2.12.0): without parameters no initializer is written at
@@ -34,6 +35,7 @@ def write_programs(
 
     Raises ExportError if weights that should stay in the graph's file don't fit into it.
     """
+    config = spec.config
     records = []
     with ExitStack() as stack:
         weights_file = None
@@ -47,7 +49,7 @@ def write_programs(
                     _check_size(name, model)
                 onnx_ir.save(model, path)
                 weights = (WEIGHTS_FILE,) if _has_external_data(model) else ()
-                records.append(component_record(name, model, path.name, weights))
+                records.append(component_record(name, model, spec, path.name, weights))
     for record in records:
         _check_file(directory / record.file, config)
     return tuple(records)

@@ -27,6 +27,8 @@ class WeightsFile:
         self._end = 0
         self._offsets: dict[bytes, int] = {}
         self._seen: dict[Hashable, tuple[int, int]] = {}
+        # Memory that was seen stays alive, or another tensor could turn up at its address.
+        self._kept: list[np.ndarray] = []
 
     def __enter__(self) -> WeightsFile:
         self._file = self._path.open("wb")
@@ -43,15 +45,17 @@ class WeightsFile:
     def add(self, tensor: onnx_ir.TensorProtocol) -> onnx_ir.ExternalTensor:
         """The tensor as one that lies in this file; its bytes are there when this returns.
 
-        Two tensors that are the same view of the same memory aren't even read twice: that holds as
-        long as the programs that own them live, which is the caller's part.
+        Two tensors that are the same view of the same memory aren't even read twice.
         """
-        view = _view_of(tensor)
-        place = self._seen.get(view) if view is not None else None
+        # Any other tensor may be computed each time it's read.
+        array = tensor.numpy() if isinstance(tensor, onnx_ir.Tensor) else None
+        view = None if array is None else _view(array)
+        place = self._seen.get(view)
         if place is None:
             place = self._write(_contiguous_bytes(tensor))
-            if view is not None:
+            if array is not None:
                 self._seen[view] = place
+                self._kept.append(array)
         offset, length = place
         return onnx_ir.ExternalTensor(
             self._path.name,
@@ -74,11 +78,8 @@ class WeightsFile:
         return self._offsets[digest], data.nbytes
 
 
-def _view_of(tensor: onnx_ir.TensorProtocol) -> Hashable | None:
-    """What memory a tensor shows, and how; None for one that is computed when it's read."""
-    if not isinstance(tensor, onnx_ir.Tensor):
-        return None
-    array = tensor.numpy()
+def _view(array: np.ndarray) -> Hashable:
+    """What memory an array shows, and how."""
     return (array.__array_interface__["data"][0], array.shape, array.strides, str(array.dtype))
 
 

@@ -67,6 +67,7 @@ class OpenVINOBackend:
                 name,
                 programs[name].model,
                 programs[name].dimension_names,
+                spec,
                 path.name,
                 (weights[name],),
             )

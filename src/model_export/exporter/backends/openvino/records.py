@@ -6,7 +6,9 @@ from collections.abc import Mapping, Sequence
 
 import openvino
 
+from model_export.exporter.dynamic_shapes import recorded_bounds
 from model_export.manifest import ComponentRecord, Dimension, TensorRecord
+from model_export.spec import ExportSpec
 
 _DTYPES = {
     "boolean": "bool",
@@ -26,6 +28,7 @@ def component_record(
     name: str,
     model: openvino.Model,
     dimension_names: Mapping[str, Mapping[int, str]],
+    spec: ExportSpec,
     file: str,
     weights: Sequence[str],
 ) -> ComponentRecord:
@@ -34,12 +37,10 @@ def component_record(
     OpenVINO keeps no names of dimensions. An axis of an input that the target names has that name,
     any other dynamic axis is "?".
     """
+    inputs = tuple(_tensor(port, dimension_names) for port in model.inputs)
+    outputs = tuple(_tensor(port, {}) for port in model.outputs)
     return ComponentRecord(
-        name,
-        file,
-        tuple(weights),
-        tuple(_tensor(port, dimension_names) for port in model.inputs),
-        tuple(_tensor(port, {}) for port in model.outputs),
+        name, file, tuple(weights), inputs, outputs, recorded_bounds(inputs, spec)
     )
 
 

@@ -12,11 +12,14 @@ from typing import BinaryIO
 # Every constant starts at a multiple of this: a vector register, and more than any element.
 _ALIGNMENT = 64
 
-# A constant's layer as OpenVINO 2026.3.1 writes it. A '>' inside an attribute is escaped there.
+# A constant's layer as OpenVINO 2026.3.1 writes it. A '>' in an attribute isn't escaped there, a
+# quote is.
+_ATTRIBUTES = r'(?:\s+\w+="[^"]*")*?'
 _CONSTANT = re.compile(
-    r'(<layer [^>]*type="Const"[^>]*>\s*<data [^>]*)\boffset="(\d+)" size="(\d+)"'
+    rf'(<layer{_ATTRIBUTES}\s+type="Const"{_ATTRIBUTES}\s*>\s*<data{_ATTRIBUTES}\s+)'
+    r'offset="(\d+)" size="(\d+)"'
 )
-_CONSTANT_LAYER = re.compile(r'<layer [^>]*type="Const"')
+_CONSTANT_TYPE = ' type="Const"'
 
 
 def share_weights(graphs: Sequence[Path], shared: Path) -> None:
@@ -39,7 +42,7 @@ def share_weights(graphs: Sequence[Path], shared: Path) -> None:
 
 def _move(text: str, name: str, own: Path, file: BinaryIO, offsets: dict[bytes, int]) -> str:
     constants = len(_CONSTANT.findall(text))
-    layers = len(_CONSTANT_LAYER.findall(text))
+    layers = text.count(_CONSTANT_TYPE)
     if constants != layers:
         raise ValueError(f"{name} has {layers} constants, and {constants} with offset and size")
     if own.stat().st_size == 0:

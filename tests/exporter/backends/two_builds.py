@@ -1,0 +1,66 @@
+"""One export process run twice in surroundings that differ in everything that must not matter."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+from transformers import PreTrainedModel
+
+import model_export
+from model_export.manifest import FileRecord, record_files
+from model_export.spec import CheckpointOrigin, ExportRequest, ExportSpec, Toolchain
+
+_SURROUNDINGS: tuple[tuple[str, Mapping[str, str]], ...] = (
+    ("one", {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "LC_ALL": "C", "TZ": "UTC"}),
+    (
+        "another place/with späces",
+        {"PYTHONHASHSEED": "4711", "OMP_NUM_THREADS": "2", "LC_ALL": "de_DE.UTF-8", "TZ": "Asia/Tokyo"},
+    ),
+)
+
+
+def build_twice(
+    model: PreTrainedModel, spec: ExportSpec, folder: Path
+) -> tuple[tuple[FileRecord, ...], tuple[FileRecord, ...]]:
+    """The files of both artifacts, manifest included.
+
+    The builds differ in folder (that of the code, too), HOME, TMPDIR, locale, time zone, hash seed
+    and thread count. Fails the test with the process's output if one of them fails.
+    """
+    request = ExportRequest(
+        spec, CheckpointOrigin("local", "tiny"), Toolchain(spec.export_format, "0" * 64)
+    )
+    builds = []
+    for name, variables in _SURROUNDINGS:
+        sandbox = folder / name
+        model.save_pretrained(sandbox / "checkpoint")
+        sources = Path(model_export.__file__).parent
+        shutil.copytree(sources, sandbox / "model_export", ignore=shutil.ignore_patterns("*.pyc"))
+        (sandbox / "request.json").write_text(request.to_json(), encoding="utf-8")
+        home, temporary = sandbox / "home", sandbox / "tmp"
+        home.mkdir()
+        temporary.mkdir()
+        process = subprocess.run(
+            [sys.executable, "-m", "model_export.exporter", "request.json", "checkpoint", "out"],
+            cwd=sandbox,
+            env={
+                "PATH": os.environ.get("PATH", ""),
+                "HOME": str(home),
+                "TMPDIR": str(temporary),
+                **variables,
+            },
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert process.returncode == 0, process.stderr
+        artifact = sandbox / "out"
+        # record_files leaves the manifest out, and the manifest must be equal as well.
+        (artifact / "manifest.json").rename(artifact / "manifest.copy.json")
+        builds.append(record_files(artifact))
+    return builds[0], builds[1]

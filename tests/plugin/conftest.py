@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import pytest
 from pants.core.goals import package as core_package
-from pants.core.target_types import rules as core_target_rules
 from pants.core.target_types import FileTarget
+from pants.core.target_types import rules as core_target_rules
 from pants.core.util_rules import archive, distdir, source_files, system_binaries
+from pants.engine.internals.parametrize import Parametrize
 from pants.engine.target import (
     Dependencies,
     DependenciesRequest,
@@ -47,7 +48,7 @@ def make_rule_runner() -> RuleRunner:
             QueryRule(Targets, [DependenciesRequest]),
         ],
         target_types=[*register.target_types(), FileTarget],
-        preserve_tmpdirs=False,
+        objects={"parametrize": Parametrize},
     )
     resolves = {name: f"3rdparty/{name}/lock.txt" for name in RESOLVES}
     resolves["unhashed"] = "3rdparty/unhashed/lock.txt"

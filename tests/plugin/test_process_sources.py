@@ -1,0 +1,80 @@
+"""Each process gets the sources it imports and no other: what it doesn't get can't re-run it."""
+
+from __future__ import annotations
+
+import importlib.resources
+from pathlib import Path
+from typing import Set
+
+import pytest
+from pants.engine.fs import Snapshot
+from pants.testutil.rule_runner import RuleRunner
+
+from model_export.plugin.process_sources import (
+    ExporterSourcesRequest,
+    ModuleSourcesRequest,
+    ProcessSources,
+    import_closure,
+)
+
+
+def _files(rule_runner: RuleRunner, request: object) -> Set[str]:
+    sources = rule_runner.request(ProcessSources, [request])
+    return set(rule_runner.request(Snapshot, [sources.digest]).files)
+
+
+def test_an_export_gets_its_own_backend_only(rule_runner: RuleRunner) -> None:
+    files = _files(rule_runner, ExporterSourcesRequest("onnx"))
+    assert {
+        "model_export/__init__.py",
+        "model_export/spec.py",
+        "model_export/manifest.py",
+        "model_export/exporter/__main__.py",
+        "model_export/exporter/backends/__init__.py",
+        "model_export/exporter/backends/onnx/__init__.py",
+    } <= files
+    assert all(file.endswith(".py") for file in files)
+    assert not any("/plugin/" in file or "/checkpoints/" in file for file in files)
+    backends = {file.split("/")[3] for file in files if "/backends/" in file}
+    assert backends == {"__init__.py", "onnx"}
+
+
+def test_a_checkpoint_process_gets_what_its_module_imports(rule_runner: RuleRunner) -> None:
+    gguf = _files(rule_runner, ModuleSourcesRequest("model_export.checkpoints.gguf"))
+    assert {"model_export/checkpoints/__init__.py", "model_export/checkpoints/gguf.py"} <= gguf
+    assert "model_export/checkpoints/random_weights.py" not in gguf
+    assert not any("/plugin/" in file or "/backends/" in file for file in gguf)
+
+
+def test_import_closure_follows_each_form_of_import(tmp_path: Path) -> None:
+    files = {
+        "__init__.py": "",
+        "start.py": (
+            "import os\nfrom model_export.a import thing\nfrom model_export import b\n"
+            "def later():\n    import model_export.c.d\n"
+        ),
+        "a.py": "from model_export.e import x",
+        "b.py": "",
+        "c/__init__.py": "",
+        "c/d.py": "import model_export.start",
+        "c/unused.py": "",
+        "e/__init__.py": "from model_export.missing_name import y",
+    }
+    for path, text in files.items():
+        (tmp_path / path).parent.mkdir(exist_ok=True)
+        (tmp_path / path).write_text(text)
+    assert import_closure(tmp_path, "model_export.start") == [
+        "__init__.py",
+        "a.py",
+        "b.py",
+        "c/__init__.py",
+        "c/d.py",
+        "e/__init__.py",
+        "start.py",
+    ]
+
+
+def test_import_closure_of_a_module_that_is_not_there() -> None:
+    package = importlib.resources.files("model_export")
+    with pytest.raises(FileNotFoundError, match="no module model_export.checkpoints.nothing"):
+        import_closure(package, "model_export.checkpoints.nothing")

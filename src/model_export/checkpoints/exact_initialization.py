@@ -202,7 +202,7 @@ def _wide(func: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     options = {key: _widened(value) for key, value in kwargs.items()}
     if func._schema.is_mutable:
         func(*wide, **options)
-        for value, result in zip(args, wide):
+        for value, result in zip(args, wide, strict=True):
             if _is_reduced(value):
                 value.copy_(result)
         return args[0]

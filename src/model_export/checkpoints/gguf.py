@@ -185,7 +185,7 @@ def _write_tokenizer(source: Path, directory: Path) -> None:
 
     try:
         tokenizer = AutoTokenizer.from_pretrained(source.parent, gguf_file=source.name)
-    except (ValueError, KeyError, IndexError, TypeError) as error:
+    except Exception as error:  # `tokenizers` raises bare Exception
         raise ExportError(
             source.name,
             f"has a tokenizer that transformers can't read ({error})",

@@ -61,9 +61,13 @@ def read_object(folder: Path, name: str) -> dict[str, Any]:
 
 
 def _read_index(folder: Path, name: str) -> dict[str, str]:
-    weight_map = read_object(folder, name).get("weight_map")
+    index = read_object(folder, name)
+    weight_map = index.get("weight_map")
     if not isinstance(weight_map, dict) or not weight_map:
         raise ExportError(name, "has no `weight_map` that says which file has which tensor", _AGAIN)
+    # The engine (transformers 5.24.0) ends in KeyError without it.
+    if not isinstance(index.get("metadata"), dict):
+        raise ExportError(name, "has no `metadata` object", 'Add `"metadata": {}` to it')
     for tensor, shard in weight_map.items():
         if not isinstance(shard, str) or Path(shard).name != shard or "\\" in shard:
             raise ExportError(

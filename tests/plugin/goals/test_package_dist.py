@@ -18,10 +18,10 @@ from pants.core.goals.package import BuiltPackage, OutputPathField, Package, Pac
 from pants.core.target_types import ArchiveTarget, FileTarget
 from pants.core.target_types import rules as core_target_rules
 from pants.core.util_rules import archive, distdir, source_files, system_binaries
-from pants.engine.fs import CreateDigest, Digest, FileContent
+from pants.engine.fs import AddPrefix, Digest, PathGlobs, RemovePrefix
 from pants.engine.internals.scheduler import ExecutionError
 from pants.engine.rules import Get, collect_rules, rule
-from pants.engine.target import COMMON_TARGET_FIELDS, IntField, StringField, Target
+from pants.engine.target import COMMON_TARGET_FIELDS, StringField, Target
 from pants.engine.unions import UnionRule
 from pants.testutil.rule_runner import RuleRunner
 
@@ -30,53 +30,42 @@ from model_export.plugin.fields import ArtifactPathField
 from model_export.plugin.goals import package_dist
 
 
-class TextField(StringField):
-    alias = "text"
+class VersionField(StringField):
+    alias = "version"
     required = True
     value: str
-    help = "What each file of the folder repeats."
-
-
-class RepeatField(IntField):
-    alias = "repeat"
-    default = 1
-    value: int
-    help = "How often."
+    help = "The folder beside the BUILD file that is packaged."
 
 
 class FolderTarget(Target):
-    """Packages a folder of two files the way an export does, without a model."""
+    """Packages a folder of the repository the way an export does, without a model."""
 
     alias = "folder"
-    core_fields = (*COMMON_TARGET_FIELDS, TextField, RepeatField, ArtifactPathField)
-    help = "A folder of two files."
+    core_fields = (*COMMON_TARGET_FIELDS, VersionField, ArtifactPathField)
+    help = "A folder of the repository."
 
 
 @dataclass(frozen=True)
 class FolderFieldSet(PackageFieldSet):
-    required_fields = (TextField, RepeatField)
+    required_fields = (VersionField,)
 
-    text: TextField
-    repeat: RepeatField
+    version: VersionField
     output_path: OutputPathField
 
 
 @rule
 async def package_folder(field_set: FolderFieldSet) -> BuiltPackage:
     path = field_set.output_path.value_or_default(file_ending=None)
-    content = field_set.text.value.encode() * field_set.repeat.value
-    digest = await Get(
-        Digest,
-        CreateDigest(
-            [FileContent(f"{path}/{name}", content) for name in ("a.bin", "sub/b.bin")]
-        ),
-    )
+    source = f"{field_set.address.spec_path}/{field_set.version.value}"
+    captured = await Get(Digest, PathGlobs([f"{source}/**"]))
+    bare = await Get(Digest, RemovePrefix(captured, source))
+    digest = await Get(Digest, AddPrefix(bare, path))
     return BuiltPackage(digest, (ModelArtifact(path, ("  2 files",), digest),))
 
 
 def _rule_runner() -> RuleRunner:
     package_dist.install_package_goal()
-    return RuleRunner(
+    runner = RuleRunner(
         rules=[
             *archive.rules(),
             *collect_rules(globals()),
@@ -89,6 +78,15 @@ def _rule_runner() -> RuleRunner:
         ],
         target_types=[FolderTarget, ArchiveTarget, FileTarget],
     )
+    _write_versions(runner)
+    return runner
+
+
+def _write_versions(rule_runner: RuleRunner) -> None:
+    for version in ("one", "two"):
+        rule_runner.write_files(
+            {f"m/{version}/a.bin": version, f"m/{version}/sub/b.bin": version}
+        )
 
 
 @pytest.fixture
@@ -120,7 +118,7 @@ def _names(folder: Path) -> List[str]:
 
 
 def test_unchanged_writes_nothing_and_changed_writes_anew(rule_runner: RuleRunner) -> None:
-    rule_runner.write_files({"m/BUILD": 'folder(name="x", text="one")'})
+    rule_runner.write_files({"m/BUILD": 'folder(name="x", version="one")'})
     _package(rule_runner, "m:x")
     folder = _dist(rule_runner, "m", "x")
     assert _names(folder) == ["a.bin", "sub/b.bin"]
@@ -128,7 +126,7 @@ def test_unchanged_writes_nothing_and_changed_writes_anew(rule_runner: RuleRunne
     _package(rule_runner, "m:x")
     assert _state(folder) == before
 
-    rule_runner.write_files({"m/BUILD": 'folder(name="x", text="two")'})
+    rule_runner.write_files({"m/BUILD": 'folder(name="x", version="two")'})
     _package(rule_runner, "m:x")
     assert (folder / "a.bin").read_text() == "two"
     assert not _dist(rule_runner, STATE_FOLDER, "staging").exists()
@@ -169,7 +167,7 @@ def _break_stamp(folder: Path) -> None:
     "touch", [_edit, _delete, _delete_all, _add, _make_link, _break_stamp], ids=lambda f: f.__name__
 )
 def test_a_touched_artifact_is_restored(rule_runner: RuleRunner, touch: Any) -> None:
-    rule_runner.write_files({"m/BUILD": 'folder(name="x", text="one")'})
+    rule_runner.write_files({"m/BUILD": 'folder(name="x", version="one")'})
     _package(rule_runner, "m:x")
     folder = _dist(rule_runner, "m", "x")
     touch(folder)
@@ -184,7 +182,7 @@ def test_other_packages_are_written_as_always(rule_runner: RuleRunner) -> None:
     rule_runner.write_files(
         {
             "m/BUILD": (
-                'folder(name="x", text="one")\n'
+                'folder(name="x", version="one")\n'
                 'archive(name="all", packages=[":x"], format="tar", output_path="m/all.tar")\n'
             )
         }
@@ -208,8 +206,8 @@ def test_packages_that_overwrite_each_other(rule_runner: RuleRunner, other: str)
     rule_runner.write_files(
         {
             "m/BUILD": (
-                'folder(name="x", text="one", output_path="out/x")\n'
-                f'folder(name="y", text="two", output_path="{other}")\n'
+                'folder(name="x", version="one", output_path="out/x")\n'
+                f'folder(name="y", version="two", output_path="{other}")\n'
             )
         }
     )
@@ -218,14 +216,20 @@ def test_packages_that_overwrite_each_other(rule_runner: RuleRunner, other: str)
     assert not _dist(rule_runner, "out").exists()
 
 
-_BIG = 'folder(name="x", text="0123456789abcdef", repeat=16_000_000)'
+_BIG_BYTES = 300_000_000
+
+
+def _write_big(rule_runner: RuleRunner) -> None:
+    rule_runner.write_files({"m/BUILD": 'folder(name="x", version="big")', "m/big/sub/b.bin": "b"})
+    with Path(rule_runner.build_root, "m/big/a.bin").open("wb") as file:
+        file.truncate(_BIG_BYTES)  # Sparse: only what `package` writes takes time.
 
 
 def _package_small_then_big(connection: Connection) -> None:
     rule_runner = _rule_runner()
-    rule_runner.write_files({"m/BUILD": 'folder(name="x", text="one")'})
+    rule_runner.write_files({"m/BUILD": 'folder(name="x", version="one")'})
     _package(rule_runner, "m:x")
-    rule_runner.write_files({"m/BUILD": _BIG})
+    _write_big(rule_runner)
     connection.send(rule_runner.build_root)
     _package(rule_runner, "m:x")
     connection.send("written")
@@ -239,8 +243,8 @@ def test_a_kill_leaves_the_old_artifact_and_the_next_run_is_right(rule_runner: R
     dist = Path(receiver.recv(), "dist")
     new = dist / STATE_FOLDER / "staging" / "new" / "m" / "x"
     deadline = time.monotonic() + 120
-    while not new.exists() and time.monotonic() < deadline:
-        pass
+    while not (new / "a.bin").exists() and time.monotonic() < deadline:
+        time.sleep(0.001)
     assert child.pid is not None
     os.kill(child.pid, signal.SIGKILL)
     child.join()
@@ -250,10 +254,10 @@ def test_a_kill_leaves_the_old_artifact_and_the_next_run_is_right(rule_runner: R
     assert (dist / "m" / "x" / "a.bin").read_text() == "one"
 
     shutil.move(str(dist), str(_dist(rule_runner)))
-    rule_runner.write_files({"m/BUILD": _BIG})
+    _write_big(rule_runner)
     _package(rule_runner, "m:x")
-    sizes = [path.stat().st_size for path in _dist(rule_runner, "m", "x").rglob("*.bin")]
-    assert sizes == [256_000_000, 256_000_000]
+    assert _dist(rule_runner, "m", "x", "a.bin").stat().st_size == _BIG_BYTES
+    assert _dist(rule_runner, "m", "x", "sub", "b.bin").read_text() == "b"
     assert not _dist(rule_runner, STATE_FOLDER, "staging").exists()
 
 
@@ -262,7 +266,7 @@ def test_upstream_still_rewrites() -> None:
     object.__setattr__(core_package.package_asset.rule, "func", core_package.package_asset)
     try:
         rule_runner = _rule_runner_with_upstreams_goal()
-        rule_runner.write_files({"m/BUILD": 'folder(name="x", text="one")'})
+        rule_runner.write_files({"m/BUILD": 'folder(name="x", version="one")'})
         _package(rule_runner, "m:x")
         before = _state(_dist(rule_runner, "m", "x"))
         _package(rule_runner, "m:x")
@@ -272,7 +276,7 @@ def test_upstream_still_rewrites() -> None:
 
 
 def _rule_runner_with_upstreams_goal() -> RuleRunner:
-    return RuleRunner(
+    runner = RuleRunner(
         rules=[
             *collect_rules(globals()),
             *core_package.rules(),
@@ -281,3 +285,5 @@ def _rule_runner_with_upstreams_goal() -> RuleRunner:
         ],
         target_types=[FolderTarget],
     )
+    _write_versions(runner)
+    return runner

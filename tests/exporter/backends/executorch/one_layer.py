@@ -12,7 +12,7 @@ def one_layer_qwen3() -> Qwen3ForCausalLM:
     """`tiny_qwen3` cut to its first layer."""
     config = tiny_qwen3().config
     config.num_hidden_layers = 1
-    config.layer_types = config.layer_types[:1]
+    config.layer_types = ["full_attention"]
     torch.manual_seed(0)
     model = Qwen3ForCausalLM(config).eval()
     model.generation_config.eos_token_id = None

@@ -11,7 +11,7 @@ from executorch.runtime import Runtime
 from transformers.exporters import ExecutorchConfig, ExecutorchExporter
 from transformers.exporters.exporter_executorch import _dim_floor
 
-from exporter.backends.tiny_models import make_spec
+from exporter.backends.dynamo.traced_specs import make_spec
 from model_export.exporter.backends.executorch import BACKEND
 from model_export.exporter.backends.executorch.backend import ExecutorchComponent
 from model_export.exporter.backends.executorch.flatc import use_packaged_flatc
@@ -42,6 +42,8 @@ class Undecided(torch.nn.Module):
 
 class Counting(torch.nn.Module):
     """Keeps a running sum of 1000 floats inside itself."""
+
+    seen: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
@@ -97,8 +99,9 @@ def test_engine_still_plans_for_less_than_the_given_bound() -> None:
     """Once this fails, `upper_bounds.py` can go (transformers 5.24.0)."""
     use_packaged_flatc()
     shapes = {"values": {1: torch.export.Dim("columns", min=2, max=3000)}}
+    doubled: Any = Doubled()
     program, _ = ExecutorchExporter().export_program(
-        Doubled(), {"values": torch.zeros(2, 8)}, ExecutorchConfig(dynamic_shapes=shapes)
+        doubled, {"values": torch.zeros(2, 8)}, ExecutorchConfig(dynamic_shapes=shapes)
     )
     method = Runtime.get().load_program(program.buffer).load_method("forward")
     with pytest.raises(RuntimeError):

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeAlias
 
 import torch
 from torch._dynamo.exc import Unsupported, UserError
@@ -15,6 +15,9 @@ from transformers.exporters.utils import prepare_for_export
 
 from model_export.exporter.errors import ExportError
 from model_export.spec import ExportSpec
+
+# Components are plain modules, too; the engine takes them and says PreTrainedModel.
+EngineModule: TypeAlias = Any
 
 
 @dataclass(frozen=True)
@@ -52,7 +55,7 @@ def split_flags(
 
 
 def trace(
-    module: torch.nn.Module, inputs: dict[str, Any], keys: DynamoConfigKeys
+    module: EngineModule, inputs: dict[str, Any], keys: DynamoConfigKeys
 ) -> torch.export.ExportedProgram:
     """`module(**inputs)` as an ExportedProgram; `inputs` with their flags.
 

@@ -32,7 +32,7 @@ def load(path: Path) -> torch.export.ExportedProgram:
         register_treespec_types(spec)
     # Without the allow-list torch 2.12.0 reads the example inputs with weights_only=True, fails,
     # and tries again without.
-    with torch.serialization.safe_globals(sorted(_classes(specs), key=lambda cls: cls.__name__)):
+    with torch.serialization.safe_globals(list(_classes(specs))):
         return torch.export.load(str(path))
 
 
@@ -62,7 +62,7 @@ def _emptied(leaf: Any, batch: int, static: bool) -> Any:
     return leaf.new_zeros((batch, *sizes))
 
 
-def _classes(specs: Iterable[str]) -> set[type]:
+def _classes(specs: Iterable[str]) -> set[Any]:
     """The classes of transformers that `specs` name: caches and their layers."""
     found = {
         match for spec in specs for match in re.findall(r"(transformers(?:\.\w+)+):(\w+)", spec)

@@ -41,7 +41,8 @@ def describe(
 
     Tensors are named by their path (`input_ids`, `cache.layers.0.keys`), with `input.` and
     `output.` in front where both sides have the path: the engine's own naming for ONNX. A dynamic
-    dimension has its given name, otherwise `<input>.<axis>` after the first input that shows it; a size computed from others is written as the sum or product it is.
+    dimension has its given name, otherwise `<input>.<axis>` after the first input that shows it; a
+    size computed from others is written as the sum or product it is.
     """
     input_tensors = _input_tensors(program)
     output_tensors = _output_tensors(program)

@@ -91,7 +91,7 @@ class ExecutorchBackend:
     def save(
         self, programs: Mapping[str, ExecutorchComponent], directory: Path, spec: ExportSpec
     ) -> tuple[ComponentRecord, ...]:
-        """Write `<component>.pte` for each; a program holds its own weights (docs/executorch.md)."""
+        """Write `<component>.pte` for each; each holds its own weights (docs/executorch.md)."""
         records = []
         for name, component in programs.items():
             file = name + SUFFIX

@@ -1,8 +1,8 @@
 """Gives every dynamic dimension an upper bound: ExecuTorch plans its memory for the largest size.
 
-Left to itself the engine (transformers 5.24.0, `_fix_range_constraints`) caps each dimension at four
-times the traced size or at a floor of 64 to 1024, the lower the more dimensions there are: a decoder
-traced on eight tokens would refuse the 65th. It says so in a log line only.
+Left to itself the engine (transformers 5.24.0, `_fix_range_constraints`) caps each dimension at
+four times the traced size or at a floor of 64 to 1024, the lower the more dimensions there are: a
+decoder traced on eight tokens would refuse the 65th. It says so in a log line only.
 """
 
 from __future__ import annotations

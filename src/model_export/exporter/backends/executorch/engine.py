@@ -19,6 +19,7 @@ from transformers.exporters.exporter_dynamo import (
 
 from model_export.exporter.backends.dynamo.engine import (
     DynamoConfigKeys,
+    EngineModule,
     explained,
     no_stack_traces,
 )
@@ -60,7 +61,7 @@ class _ObservedExporter(ExecutorchExporter, _ObservedTracer):
         self._on_traced = on_traced
 
 
-def every_dimension(module: torch.nn.Module, inputs: dict[str, Any]) -> dict[str, Any]:
+def every_dimension(module: EngineModule, inputs: dict[str, Any]) -> dict[str, Any]:
     """The shapes that `dynamic=True` stands for: AUTO at each axis of each tensor of `inputs`."""
     register_cache_pytrees_for_model(module)
     shapes: dict[str, Any] = get_auto_dynamic_shapes(dict(inputs))
@@ -68,7 +69,7 @@ def every_dimension(module: torch.nn.Module, inputs: dict[str, Any]) -> dict[str
 
 
 def lower(
-    module: torch.nn.Module,
+    module: EngineModule,
     inputs: dict[str, Any],
     tracing: DynamoConfigKeys,
     keys: ExecutorchConfigKeys,

@@ -6,7 +6,7 @@
 
 # Raise it when a provision is made differently from the same lock. The script's own bytes are no part
 # of a folder's name: a running Pants daemon goes on using the folder that it was started from.
-bootstrap_recipe=1
+bootstrap_recipe=2
 
 bootstrap_say() { printf 'pants: %s\n' "$*" >&2; }
 
@@ -137,13 +137,13 @@ bootstrap_pack_pex() {
     cd "$1" || exit 1
     umask 022
     for name in $(compgen -e | grep '^PEX_'); do unset "$name"; done
-    unset PYTHONHOME
+    unset PYTHONHOME XDG_CACHE_HOME
     "$2" -m zipfile -e wheels/*.whl unpacked || exit 1
     PYTHONPATH=unpacked PYTHONUTF8=1 PYTHONDONTWRITEBYTECODE=1 PYTHONNOUSERSITE=1 \
       PEX_IGNORE_RCFILES=1 PIP_CONFIG_FILE=/dev/null PEX_ROOT="$PWD/pex_root" \
       "$2" -m pex "pex==$3" --no-index --find-links wheels --no-transitive --no-compress \
-      --no-compile --inject-env PEX_ROOT=.cache/pex_root --python-shebang '/usr/bin/env python3' \
-      --console-script pex -o pex >/dev/null || exit 1
+      --no-compile --runtime-pex-root .cache/pex_root --inject-env PEX_ROOT=.cache/pex_root \
+      --python-shebang '/usr/bin/env python3' --console-script pex -o pex >/dev/null || exit 1
     rm -rf unpacked pex_root
     read -r sha256 _ < <(bootstrap_sha256 < pex) || exit 1
     printf 'v%s %s %d\n' "$3" "$sha256" "$(wc -c < pex)" > identity

@@ -55,6 +55,7 @@ def test_bytes_depend_on_the_wheel_alone(bash: Bash, wheel: Path, tmp_path: Path
         "umask 077",
         {
             "HOME": "/nonexistent",
+            "XDG_CACHE_HOME": str(tmp_path / "cache"),
             "TZ": "Asia/Tokyo",
             "LC_ALL": "C",
             "PYTHONHASHSEED": "7",

@@ -17,6 +17,7 @@ import transformers
 from safetensors.torch import load_file
 
 from model_export.checkpoints import random_weights
+from model_export.checkpoints.exact_initialization import exact_initialization
 from model_export.exporter.errors import ExportError
 
 _SMALL = {
@@ -155,7 +156,7 @@ def test_same_bytes_at_each_cpu_level(made: Path, tmp_path: Path, level: str, th
 
 
 # sha256 of the weights below; a change means that every random_checkpoint gets other weights.
-_QWEN3_SHA256 = ""
+_QWEN3_SHA256 = "d6ccea03f89b0da1e04b051b180f261ece2503a531f23efc1b414f426a2e8d72"
 
 
 def test_published_digest(made: Path) -> None:
@@ -163,7 +164,9 @@ def test_published_digest(made: Path) -> None:
     config = _CONFIGS["Qwen3ForCausalLM"]
     hidden, inner, head = config["hidden_size"], config["intermediate_size"], config["head_dim"]
     heads, groups = config["num_attention_heads"], config["num_key_value_heads"]
-    shapes = {"model.embed_tokens.weight": (config["vocab_size"], hidden)}
+    shapes: dict[str, tuple[int, ...]] = {
+        "model.embed_tokens.weight": (config["vocab_size"], hidden)
+    }
     shapes["model.norm.weight"] = (hidden,)
     for layer in range(config["num_hidden_layers"]):
         for name, shape in {
@@ -311,3 +314,12 @@ def test_command_line(tmp_path: Path) -> None:
 
     assert done.returncode == 1
     assert done.stderr.splitlines()[-1].startswith("`config.json: architectures` is missing.")
+
+
+def test_parts_of_a_tensor_get_numbers_of_their_own() -> None:
+    whole = torch.empty(3, 4)
+    with exact_initialization(0, {whole.untyped_storage().data_ptr(): "experts"}):
+        for part in whole:
+            part.normal_()
+
+    assert whole.unique().numel() == 12

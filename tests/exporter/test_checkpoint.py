@@ -251,8 +251,9 @@ def test_load(folder: Path, whole: Path) -> None:
     assert not model.training
     assert not any(parameter.requires_grad for parameter in model.parameters())
     assert model.config._attn_implementation == "sdpa"
-    decoder, embeddings = model.cls.predictions.decoder, model.bert.embeddings.word_embeddings
-    assert decoder.weight is embeddings.weight
+    parameters = dict(model.named_parameters(remove_duplicate=False))
+    embeddings = parameters["bert.embeddings.word_embeddings.weight"]
+    assert parameters["cls.predictions.decoder.weight"] is embeddings
 
 
 @pytest.mark.parametrize("dtype", ["float16", "bfloat16"])

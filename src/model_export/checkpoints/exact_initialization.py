@@ -59,7 +59,6 @@ class ExactInitialization(TorchDispatchMode):
         super().__init__()
         self._seed = seed
         self._names = names
-        self._streams: dict[str, Stream] = {}
         self._temporaries = 0
 
     def __torch_dispatch__(
@@ -133,13 +132,15 @@ class ExactInitialization(TorchDispatchMode):
         raise UnknownRandomOperator("its initialisation makes orthogonal matrices")
 
     def _stream(self, tensor: torch.Tensor) -> Stream:
+        """A stream of its own for each fill: a tied weight, which is filled once by each of its
+        modules, gets the same numbers each time, and a part of a tensor those of its offset."""
         name = self._names.get(tensor.untyped_storage().data_ptr())
         if name is None:
             name = f"#{self._temporaries}"
             self._temporaries += 1
-        if name not in self._streams:
-            self._streams[name] = Stream(self._seed, name)
-        return self._streams[name]
+        elif tensor.storage_offset():
+            name = f"{name}@{tensor.storage_offset()}"
+        return Stream(self._seed, name)
 
 
 @contextmanager

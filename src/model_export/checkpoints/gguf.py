@@ -137,7 +137,7 @@ def _write_weights(source: Path, model: Any, target: Path) -> None:
                         f"has the shape {list(values.shape)} for `{name}`, where "
                         f"{type(model).__name__} has {list(shapes[name][1])}"
                     )
-                weights.write(name, memoryview(np.ascontiguousarray(values, "<f4")).cast("B"))
+                weights.write(name, np.ascontiguousarray(values, "<f4").data.cast("B"))
     except SafetensorsError as error:
         raise ExportError(
             source.name,

@@ -64,7 +64,7 @@ def _read_config(source: Path) -> tuple[Any, type[Any]]:
             "can't be combined with random weights",
             "Remove it and quantize at export",
         )
-    architecture = getattr(transformers, named[0], None)
+    architecture: Any = getattr(transformers, named[0], None)
     if not isinstance(getattr(architecture, "config_class", None), type):
         raise ExportError(
             f"{CONFIG_FILE}: architectures",

@@ -75,7 +75,7 @@ def load_model(checkpoint: Checkpoint, dtype: str) -> PreTrainedModel:
 
 
 def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
-    """The checkpoint's tokenizer, or None if it has none; raises ExportError if it can't be read."""
+    """The checkpoint's tokenizer, None if it has none; raises ExportError if it can't be read."""
     from transformers import AutoTokenizer
 
     present = [name for name in _TOKENIZER_FILES if (checkpoint.folder / name).exists()]

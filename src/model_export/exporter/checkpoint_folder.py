@@ -104,10 +104,9 @@ def _own_architecture(config: Mapping[str, Any]) -> str:
     )
 
 
-def architecture_class(name: str) -> type[PreTrainedModel]:
+def architecture_class(name: str) -> Any:
     """The model class of that name, once `open_checkpoint` has found it to be one."""
-    found: type[PreTrainedModel] = getattr(transformers, name)
-    return found
+    return getattr(transformers, name)
 
 
 def _check_architecture(name: str, config: Mapping[str, Any], subject: str) -> None:

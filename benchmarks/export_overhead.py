@@ -16,19 +16,21 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
+from typing import Any
 
 from benchmarks.graph_equality import COMPARABLE
 from benchmarks.measured_process import Cost, measure
+
 from model_export.spec import CheckpointOrigin, ExportRequest, ExportSpec, Toolchain
 
 # Every key with its default, as the plugin writes them out; but dynamic.
-_CONFIG = {
+_CONFIG: dict[str, Any] = {
     "dynamic": True,
     "strict": False,
     "dynamic_shapes": None,
     "prefer_deferred_runtime_asserts_over_guards": False,
 }
-_OWN_CONFIG = {
+_OWN_CONFIG: dict[str, dict[str, Any]] = {
     "dynamo": {},
     "executorch": {
         "backend": "xnnpack",

@@ -1,6 +1,6 @@
 """Whether two exports of one model have the same graphs and the same weights.
 
-Usage: `graph_equality.py FORMAT PLAIN_FOLDER OUR_FOLDER`; says which component differs, exit code 1.
+Usage: `graph_equality.py FORMAT PLAIN_FOLDER OUR_FOLDER`; exit code 1 if a component differs.
 """
 
 from __future__ import annotations

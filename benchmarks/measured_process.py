@@ -51,6 +51,4 @@ def measure(arguments: Sequence[str], cwd: Path, log: Path) -> Cost:
         raise ChildFailed(f"exit code {process.returncode}:\n" + "\n".join(tail))
     # ru_maxrss is in KiB on Linux and in bytes on macOS.
     scale = 1 if sys.platform == "darwin" else 1024
-    return Cost(
-        usage.ru_utime + usage.ru_stime, time.monotonic() - start, usage.ru_maxrss * scale
-    )
+    return Cost(usage.ru_utime + usage.ru_stime, time.monotonic() - start, usage.ru_maxrss * scale)

@@ -1,4 +1,4 @@
-"""From a target's `dynamic_shapes` and `dims` to what `torch.export` takes; shared by all formats."""
+"""From a target's `dynamic_shapes` and `dims` to what `torch.export` takes; for all formats."""
 
 from __future__ import annotations
 

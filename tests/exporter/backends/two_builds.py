@@ -19,7 +19,12 @@ _SURROUNDINGS: tuple[tuple[str, Mapping[str, str]], ...] = (
     ("one", {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "LC_ALL": "C", "TZ": "UTC"}),
     (
         "another place/with späces",
-        {"PYTHONHASHSEED": "4711", "OMP_NUM_THREADS": "2", "LC_ALL": "de_DE.UTF-8", "TZ": "Asia/Tokyo"},
+        {
+            "PYTHONHASHSEED": "4711",
+            "OMP_NUM_THREADS": "2",
+            "LC_ALL": "de_DE.UTF-8",
+            "TZ": "Asia/Tokyo",
+        },
     ),
 )
 

@@ -13,11 +13,11 @@ import onnxruntime
 import pytest
 import torch
 
+from exporter.backends.tiny_models import left_padded, make_spec, tiny_bert
 from model_export.exporter.backends.onnx import BACKEND
 from model_export.exporter.backends.onnx.serialise import WEIGHTS_FILE, write_programs
 from model_export.exporter.errors import ExportError
 from model_export.manifest import ComponentRecord
-from exporter.backends.tiny_models import left_padded, make_spec, tiny_bert
 
 _TRACED, _OTHER = (2, 8, 3), (3, 13, 5)
 
@@ -68,9 +68,10 @@ def test_single_file_over_two_gib_is_refused(tmp_path: Path) -> None:
     def never_read() -> onnx_ir.Tensor:
         raise AssertionError("the weights must not be read before the size is checked")
 
-    weight = onnx_ir.Value(name="w", const_value=onnx_ir.LazyTensor(
-        never_read, onnx_ir.DataType.FLOAT, shape, name="w"
-    ))
+    weight = onnx_ir.Value(
+        name="w",
+        const_value=onnx_ir.LazyTensor(never_read, onnx_ir.DataType.FLOAT, shape, name="w"),
+    )
     graph = onnx_ir.Graph([], [], nodes=[], initializers=[weight], opset_imports={"": 20})
     model = onnx_ir.Model(graph, ir_version=10)
     spec = make_spec("onnx", {"external_data": False})
@@ -160,9 +161,7 @@ def test_ort_fusions_bring_in_runtime_operators(tmp_path: Path) -> None:
     assert _session(tmp_path / "model.onnx").run(None, _feeds(_OTHER))[0].shape == (3, 13, 32)
 
 
-def test_dynamic_shapes_and_trace_options(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_dynamic_shapes_and_trace_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     original, seen = torch.export.export, {}
 
     def recording(*args: Any, **kwargs: Any) -> torch.export.ExportedProgram:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 import onnx_ir
 import pytest
 import torch
@@ -35,7 +33,7 @@ class _IdentifierCount:
 
 
 @pytest.fixture
-def identifiers(monkeypatch: pytest.MonkeyPatch) -> Iterator[_IdentifierCount]:
+def identifiers(monkeypatch: pytest.MonkeyPatch) -> _IdentifierCount:
     count = _IdentifierCount()
     original = onnx_ir.Node.op_identifier
 
@@ -44,11 +42,13 @@ def identifiers(monkeypatch: pytest.MonkeyPatch) -> Iterator[_IdentifierCount]:
         return original(node)
 
     monkeypatch.setattr(onnx_ir.Node, "op_identifier", op_identifier)
-    yield count
+    return count
 
 
 def _convert(depth: int) -> bytes:
-    program = torch.onnx.export(_Chain(depth).eval(), (torch.zeros(2, 8),), optimize=True, verbose=False)
+    program = torch.onnx.export(
+        _Chain(depth).eval(), (torch.zeros(2, 8),), optimize=True, verbose=False
+    )
     return onnx_ir.to_proto(program.model).SerializeToString(deterministic=True)
 
 
@@ -61,9 +61,14 @@ def test_graphs_are_byte_equal() -> None:
 
 def test_matcher_is_restored() -> None:
     before = SimplePatternMatcher.match
-    with pytest.raises(RuntimeError), fast_matching():
-        assert SimplePatternMatcher.match is not before
-        raise RuntimeError
+
+    def fail_inside() -> None:
+        with fast_matching():
+            assert SimplePatternMatcher.match is not before
+            raise RuntimeError
+
+    with pytest.raises(RuntimeError):
+        fail_inside()
     assert SimplePatternMatcher.match is before
 
 

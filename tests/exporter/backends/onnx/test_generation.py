@@ -13,9 +13,6 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from model_export.exporter.backends.onnx.serialise import WEIGHTS_FILE
-from model_export.exporter.leaks import build_paths, check_no_leak
-from model_export.manifest import ComponentRecord
 from exporter.backends.tiny_models import (
     HEAD_DIM,
     KV_HEADS,
@@ -27,6 +24,9 @@ from exporter.backends.tiny_models import (
     positions_of,
     tiny_qwen3,
 )
+from model_export.exporter.backends.onnx.serialise import WEIGHTS_FILE
+from model_export.exporter.leaks import build_paths, check_no_leak
+from model_export.manifest import ComponentRecord
 
 _TRACED, _OTHER = (2, 8, 3), (3, 13, 5)
 

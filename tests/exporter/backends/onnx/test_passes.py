@@ -73,4 +73,7 @@ def test_two_sizes_never_share_a_name() -> None:
 def test_the_targets_names_come_first() -> None:
     model = _model(("input_ids", ["s0", "s1"]), ("input.cache.keys", ["s0", 2, "s1"]))
     NameDimensionsPass({"cache.keys": {0: "rows"}, "input_ids": {1: "batch"}})(model)
-    assert [_dims(value) for value in model.graph.inputs] == [["rows", "batch"], ["rows", 2, "batch"]]
+    assert [_dims(value) for value in model.graph.inputs] == [
+        ["rows", "batch"],
+        ["rows", 2, "batch"],
+    ]

@@ -10,7 +10,6 @@ import openvino
 import pytest
 import torch
 
-from model_export.exporter.backends.openvino import BACKEND
 from exporter.backends.tiny_models import (
     export,
     generation_spec,
@@ -19,6 +18,7 @@ from exporter.backends.tiny_models import (
     tiny_bert,
     tiny_qwen3,
 )
+from model_export.exporter.backends.openvino import BACKEND
 
 _TRACED, _OTHER = (2, 8, 3), (3, 13, 5)
 

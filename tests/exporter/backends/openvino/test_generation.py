@@ -12,9 +12,6 @@ import pytest
 import torch
 from transformers import Qwen3ForCausalLM
 
-from model_export.exporter.backends.openvino.backend import SHARED_WEIGHTS_FILE
-from model_export.exporter.leaks import build_paths, check_no_leak
-from model_export.manifest import ComponentRecord
 from exporter.backends.tiny_models import (
     HEAD_DIM,
     KV_HEADS,
@@ -25,6 +22,9 @@ from exporter.backends.tiny_models import (
     positions_of,
     tiny_qwen3,
 )
+from model_export.exporter.backends.openvino.backend import SHARED_WEIGHTS_FILE
+from model_export.exporter.leaks import build_paths, check_no_leak
+from model_export.manifest import ComponentRecord
 
 _TRACED, _OTHER = (2, 8, 3), (3, 13, 5)
 

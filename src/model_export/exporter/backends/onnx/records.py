@@ -37,8 +37,6 @@ def _tensor(value: onnx_ir.Value) -> TensorRecord:
     dtype = value.dtype
     shape: tuple[Dimension, ...] = ()
     if value.shape is not None:
-        shape = tuple(
-            dim if isinstance(dim, int) else (dim.value or "?") for dim in value.shape
-        )
+        shape = tuple(dim if isinstance(dim, int) else (dim.value or "?") for dim in value.shape)
     spelled = "unknown" if dtype is None else _DTYPES.get(dtype, dtype.name.lower())
     return TensorRecord(value.name or "", spelled, shape)

@@ -37,11 +37,12 @@ def write_programs(
     """
     config = spec.config
     records = []
+    external = config["external_data"] and config["export_params"]
     with ExitStack() as stack:
         weights_file = None
-        if config["external_data"] and config["export_params"]:
-            if any(_large(tensor) for model in programs.values() for tensor in _tensors(model)):
-                weights_file = stack.enter_context(WeightsFile(directory / WEIGHTS_FILE))
+        # A model of nothing but small tensors leaves no empty file behind.
+        if external and any(_large(tensor) for m in programs.values() for tensor in _tensors(m)):
+            weights_file = stack.enter_context(WeightsFile(directory / WEIGHTS_FILE))
         for name, model in programs.items():
             path = directory / f"{name}.onnx"
             with _initializers_as_inputs(model, config), _placed(model, weights_file, config):

@@ -48,17 +48,19 @@ def _move(text: str, name: str, own: Path, file: BinaryIO, offsets: dict[bytes, 
     if own.stat().st_size == 0:
         return text
 
-    with own.open("rb") as source:
-        with mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped:
-            with memoryview(mapped) as content:
+    with (
+        own.open("rb") as source,
+        mmap.mmap(source.fileno(), 0, access=mmap.ACCESS_READ) as mapped,
+        memoryview(mapped) as content,
+    ):
 
-                def move(match: re.Match[str]) -> str:
-                    start, size = int(match.group(2)), int(match.group(3))
-                    with content[start : start + size] as data:
-                        offset = _place(data, file, offsets)
-                    return f'{match.group(1)}offset="{offset}" size="{size}"'
+        def move(match: re.Match[str]) -> str:
+            start, size = int(match.group(2)), int(match.group(3))
+            with content[start : start + size] as data:
+                offset = _place(data, file, offsets)
+            return f'{match.group(1)}offset="{offset}" size="{size}"'
 
-                return _CONSTANT.sub(move, text)
+        return _CONSTANT.sub(move, text)
 
 
 def _place(data: memoryview, file: BinaryIO, offsets: dict[bytes, int]) -> int:

@@ -73,9 +73,7 @@ class NameDimensionsPass(InPlacePass):
             for value in model.graph.inputs
             if value.name and value.shape is not None
             for axis, dim in enumerate(value.shape)
-            if isinstance(dim, onnx_ir.SymbolicDim)
-            and dim.value
-            and _SYMBOL.fullmatch(dim.value)
+            if isinstance(dim, onnx_ir.SymbolicDim) and dim.value and _SYMBOL.fullmatch(dim.value)
         ]
         names: dict[str, str] = {}
         for tensor, axis, symbol in symbols:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from executorch.exir.error import InternalError
 from executorch.exir.program import ExecutorchProgramManager
 from transformers.exporters import DynamoExporter, ExecutorchConfig, ExecutorchExporter
 from transformers.exporters.exporter_dynamo import (
@@ -24,6 +25,7 @@ from model_export.exporter.backends.dynamo.engine import (
     no_stack_traces,
 )
 from model_export.exporter.backends.executorch.upper_bounds import exact_upper_bounds
+from model_export.exporter.errors import ExportError
 from model_export.spec import ExportSpec
 
 
@@ -82,10 +84,16 @@ def lower(
 
     Every dynamic dimension of `tracing.dynamic_shapes` needs an upper bound. `longest`, if any,
     limits sums of dimensions (a cache and what is added to it). Raises ExportError if the module
-    doesn't fit `dynamic_shapes` or strict mode.
+    doesn't fit `dynamic_shapes`, strict mode or the memory plan.
     """
     config = ExecutorchConfig(**vars(tracing), **vars(keys))
-    with no_stack_traces(), _errors_only(), explained(), exact_upper_bounds(longest):
+    with (
+        no_stack_traces(),
+        _errors_only(),
+        explained(),
+        _planning_explained(),
+        exact_upper_bounds(longest),
+    ):
         program, _ = _ObservedExporter(on_traced).export_program(module, inputs, config)
     return program
 
@@ -93,6 +101,21 @@ def lower(
 def write(program: ExecutorchProgramManager, path: Path) -> None:
     """Stream a lowered program to a `.pte`."""
     ExecutorchExporter.save_program(program, path)
+
+
+@contextmanager
+def _planning_explained() -> Iterator[None]:
+    """Turn the emitter's refusal of an unplanned buffer into an ExportError (executorch 1.3.1)."""
+    try:
+        yield
+    except InternalError as error:
+        if "Mutable buffer" not in str(error):
+            raise
+        raise ExportError(
+            "config['alloc_mutable_buffers']",
+            "is False, but this model keeps state in a buffer of its own, which has to be planned",
+            "Set it to True; a cache that is an input doesn't need it",
+        ) from error
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from typing import Any, ClassVar, Mapping, Optional
+from typing import Any, ClassVar, Iterable, Mapping, Optional
 
 from pants.core.goals.package import OutputPathField
 from pants.engine.addresses import Address
@@ -86,7 +86,7 @@ class CheckedNamesField(SequenceField[str]):
     expected_type_description = "a list of strings"
 
     @classmethod
-    def compute_value(cls, raw_value: Optional[Any], address: Address) -> Any:
+    def compute_value(cls, raw_value: Optional[Iterable[str]], address: Address) -> Any:
         value = super().compute_value(raw_value, address)
         try:
             cls.check(value)

@@ -99,7 +99,7 @@ class ExportRequest:
         return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
     @classmethod
-    def from_json(cls, text: str) -> "ExportRequest":
+    def from_json(cls, text: str) -> ExportRequest:
         """Read what `to_json` wrote; raises ValueError for another version."""
         document = json.loads(text)
         if document.get("spec_version") != SPEC_VERSION:

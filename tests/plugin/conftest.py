@@ -9,7 +9,6 @@ from pants.core.target_types import rules as core_target_rules
 from pants.core.util_rules import archive, distdir, source_files, system_binaries
 from pants.engine.internals.parametrize import Parametrize
 from pants.engine.target import (
-    Dependencies,
     DependenciesRequest,
     HydratedSources,
     HydrateSourcesRequest,

@@ -51,7 +51,10 @@ def test_an_entry_reads_back_as_itself() -> None:
     "text, message",
     [
         (f"a==1 --hash={HASH}\nb==2\n", "lock.txt:2 has no hash: `b==2`."),
-        (f"a==1 \\\n    --hash={HASH}\n\nb==2 \\\n    # via a\n", "lock.txt:4 has no hash: `b==2`."),
+        (
+            f"a==1 \\\n    --hash={HASH}\n\nb==2 \\\n    # via a\n",
+            "lock.txt:4 has no hash: `b==2`.",
+        ),
         ("a==1 # --hash=sha256:00\n", "lock.txt:1 has no hash: `a==1`."),
         ("b @ https://example.org/b.whl\n", "lock.txt:1 has no hash: `b @ https://example.org"),
         (f"-e ./a --hash={HASH}\n", f"lock.txt:1 has `-e ./a --hash={HASH}`, which no hash"),

@@ -14,14 +14,11 @@ from pants.testutil.rule_runner import PYTHON_BOOTSTRAP_ENV, RuleRunner
 from model_export.plugin import register
 from model_export.plugin.artifacts import Artifact, ArtifactRequest
 from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
-from model_export.plugin.wheel_files import WheelFiles, WheelFilesRequest
 from model_export.plugin.hash_lock import find_locked, parse_hash_lock
+from model_export.plugin.wheel_files import WheelFiles, WheelFilesRequest
 
 # Small wheels of one module each; hashes as PyPI has them.
-SIX = (
-    "six==1.17.0 "
-    "--hash=sha256:4721f391ed90541fddacab5acf947aa0d3dc7d27b2e1e8eda2be8970586c3274\n"
-)
+SIX = "six==1.17.0 --hash=sha256:4721f391ed90541fddacab5acf947aa0d3dc7d27b2e1e8eda2be8970586c3274\n"
 LOCAL = 'local_checkpoint(name="ckpt", sources=["config.json", "model.safetensors"])\n'
 
 
@@ -74,12 +71,16 @@ def test_a_folder_of_a_wheel(runner: RuleRunner) -> None:
 
 
 def test_a_path_that_the_wheel_does_not_have(runner: RuleRunner) -> None:
-    with pytest.raises(ExecutionError, match="m:ckpt: `path` is 'six/model', which the wheel doesn"):
+    with pytest.raises(
+        ExecutionError, match="m:ckpt: `path` is 'six/model', which the wheel doesn"
+    ):
         _files_of(runner, SIX, "six/model")
 
 
 def test_a_wrong_hash_is_refused(runner: RuleRunner) -> None:
-    with pytest.raises(ExecutionError, match="(?s)six.*THESE PACKAGES DO NOT MATCH THE HASHES|hash"):
+    with pytest.raises(
+        ExecutionError, match="(?s)six.*THESE PACKAGES DO NOT MATCH THE HASHES|hash"
+    ):
         _files_of(runner, SIX.replace("sha256:4721", "sha256:0000"), "six.py")
 
 

@@ -93,17 +93,16 @@ def test_parametrize(rule_runner: RuleRunner) -> None:
                 "export_model(\n"
                 '    name="x",\n'
                 '    model=":a",\n'
-                '    config=parametrize(onnx={"export_format": "onnx"}, ov={"export_format": "openvino"}),\n'
+                '    config=parametrize(onnx={"export_format": "onnx"},\n'
+                '                       ov={"export_format": "openvino"}),\n'
                 '    dtype=parametrize("float32", "float16"),\n'
-                '    for_generation=parametrize(yes=True, no=False),\n'
+                "    for_generation=parametrize(yes=True, no=False),\n"
                 ")\n"
             )
         }
     )
     parameters = {"config": "ov", "dtype": "float16", "for_generation": "yes"}
-    target = rule_runner.get_target(
-        Address("types/many", target_name="x", parameters=parameters)
-    )
+    target = rule_runner.get_target(Address("types/many", target_name="x", parameters=parameters))
     spec = export_spec(target)
     assert (spec.export_format, spec.dtype, spec.for_generation) == ("openvino", "float16", True)
     assert target[ArtifactPathField].value_or_default(file_ending=None) == (
@@ -127,7 +126,9 @@ def test_equal_specs_are_equal_whatever_their_address(rule_runner: RuleRunner) -
         for folder in ("types/one", "types/two")
     ]
     assert specs[0] == specs[1]
-    assert ArtifactRequest(Address("types/one", target_name="full")).debug_hint() == "types/one:full"
+    assert (
+        ArtifactRequest(Address("types/one", target_name="full")).debug_hint() == "types/one:full"
+    )
 
 
 @pytest.mark.parametrize("target_type", register.target_types(), ids=lambda item: item.alias)

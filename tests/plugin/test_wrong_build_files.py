@@ -12,6 +12,7 @@ from pants.testutil.rule_runner import RuleRunner
 from model_export.plugin.artifacts import Artifact, ArtifactRequest
 
 CONFIG = '{"export_format": "onnx", "dynamic": True}'
+GENERATION = f"config={CONFIG}, for_generation=True, generation_config="
 LOCAL = 'local_checkpoint(name="ckpt", sources=["*.json", "*.safetensors"])\n'
 
 
@@ -65,7 +66,9 @@ WRONG_FIELDS = [
         "`config['ort_fusions']` needs optimize=True.",
     ),
     Wrong(
-        "no_format", 'config={"dynamic": True}', "`config` has no 'export_format'. Add one of 'dynamo'"
+        "no_format",
+        'config={"dynamic": True}',
+        "`config` has no 'export_format'. Add one of 'dynamo'",
     ),
     Wrong(
         "unknown_format",
@@ -159,30 +162,30 @@ WRONG_FIELDS = [
     ),
     Wrong(
         "unknown_generation_key",
-        f'config={CONFIG}, for_generation=True, generation_config={{"max_cache_length": 8}}',
+        GENERATION + '{"max_cache_length": 8}',
         "`generation_config['max_cache_length']` is no key of GenerationConfig. Did you mean "
         "'max_cache_len'?",
     ),
     Wrong(
         "unknown_cache",
-        f'config={CONFIG}, for_generation=True, generation_config={{"cache_implementation": "sttic"}}',
+        GENERATION + '{"cache_implementation": "sttic"}',
         "`generation_config['cache_implementation']` is 'sttic', which can't be exported. Did you "
         "mean 'static'?",
     ),
     Wrong(
         "static_without_length",
-        f'config={CONFIG}, for_generation=True, generation_config={{"cache_implementation": "static"}}',
+        GENERATION + '{"cache_implementation": "static"}',
         "is 'static' without 'max_cache_len'",
     ),
     Wrong(
         "cache_length_text",
-        f'config={CONFIG}, for_generation=True, generation_config={{"cache_implementation": "static", '
-        '"max_cache_len": "8"}',
+        GENERATION + '{"cache_implementation": "static", "max_cache_len": "8"}',
         "`generation_config['max_cache_len']` must be an int, not '8'.",
     ),
     Wrong(
-        "dtype", f'config={CONFIG}, dtype="fp16"', "`dtype` is 'fp16', which no export has. Did you mean "
-        "'float16'?",
+        "dtype",
+        f'config={CONFIG}, dtype="fp16"',
+        "`dtype` is 'fp16', which no export has. Did you mean 'float16'?",
     ),
     Wrong("dtype_list", f'config={CONFIG}, dtype=["float16"]', "The 'dtype' field in target"),
     Wrong(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Iterable
 
 from pants.engine.addresses import Address
 from pants.engine.engine_aware import EngineAwareParameter
@@ -88,5 +89,5 @@ async def build_artifact(request: ArtifactRequest) -> Artifact:
     return Artifact(output.digest)
 
 
-def rules():
+def rules() -> Iterable[object]:
     return collect_rules()

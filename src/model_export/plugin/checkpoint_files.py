@@ -66,7 +66,9 @@ def in_wheel_error(path: str, files: Iterable[str]) -> SpecError:
     folders = {name.rsplit("/", 1)[0] for name in files if "/" in name}
     candidates = {name for name in (*files, *folders) if ".dist-info" not in name}
     candidates = {name for name in candidates if not name.endswith((".py", ".pyc"))}
-    return SpecError("path", f"is {path!r}, which the wheel doesn't have", nearest(path, candidates))
+    return SpecError(
+        "path", f"is {path!r}, which the wheel doesn't have", nearest(path, candidates)
+    )
 
 
 def _listed(names: List[str]) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 from dataclasses import dataclass
+from typing import Iterable
 
 from pants.engine.addresses import Address
 from pants.engine.engine_aware import EngineAwareParameter
@@ -266,5 +267,5 @@ async def wheel_checkpoint(
     )
 
 
-def rules():
+def rules() -> Iterable[object]:
     return collect_rules()

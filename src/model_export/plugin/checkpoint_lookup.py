@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Optional
+from typing import Iterable, Optional
 
 from pants.base.specs import DirLiteralSpec, RawSpecsWithoutFileOwners
 from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
@@ -132,5 +132,5 @@ def unlocked_hub_id(model: str, owner: Address) -> TargetError:
     )
 
 
-def rules():
+def rules() -> Iterable[object]:
     return [*collect_rules(), UnionRule(InferDependenciesRequest, InferCheckpoint)]

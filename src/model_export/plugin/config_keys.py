@@ -33,8 +33,8 @@ CONFIG_KEYS: Mapping[str, ConfigKey] = MappingProxyType(
                 "dynamic_shapes",
                 "dynamic_shapes",
                 None,
-                "Input name -> {axis: dimension}; takes precedence over `dynamic`. A dimension is a "
-                "name (bounds from the target's `dims`), 'AUTO' or 'STATIC'.",
+                "Input name -> {axis: dimension}; takes precedence over `dynamic`. A dimension is "
+                "a name (bounds from the target's `dims`), 'AUTO' or 'STATIC'.",
             ),
             ConfigKey(
                 "prefer_deferred_runtime_asserts_over_guards",
@@ -69,7 +69,12 @@ CONFIG_KEYS: Mapping[str, ConfigKey] = MappingProxyType(
                 ("onnx",),
             ),
             ConfigKey(
-                "backend", "str", "xnnpack", "Delegate.", ("executorch",), ("xnnpack", "cuda", "mlx")
+                "backend",
+                "str",
+                "xnnpack",
+                "Delegate.",
+                ("executorch",),
+                ("xnnpack", "cuda", "mlx"),
             ),
             ConfigKey(
                 "alloc_graph_input", "bool", True, "Plan memory for inputs.", ("executorch",)
@@ -188,7 +193,9 @@ def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
         if name not in own:
             owners = " and ".join(CONFIG_KEYS[name].formats)
             raise SpecError(
-                path, f"belongs to {owners}, not to {export_format}", "Remove it or change the format"
+                path,
+                f"belongs to {owners}, not to {export_format}",
+                "Remove it or change the format",
             )
         _check_config_value(path, own[name], value)
     checked = {name: given.get(name, key.default) for name, key in sorted(own.items())}
@@ -196,7 +203,9 @@ def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
         checked["dynamic_shapes"] = check_dynamic_shapes(checked["dynamic_shapes"])
     if checked.get("ort_fusions") and not checked["optimize"]:
         raise SpecError(
-            "config['ort_fusions']", "needs optimize=True", "Remove 'optimize': False or the fusions"
+            "config['ort_fusions']",
+            "needs optimize=True",
+            "Remove 'optimize': False or the fusions",
         )
     return str(export_format), checked
 
@@ -224,10 +233,10 @@ def _check_config_value(path: str, key: ConfigKey, value: object) -> None:
             f"is {value!r}, which is no choice",
             nearest(str(value), key.choices, _CHOICE_ALIASES),
         )
-    if key.name == "backend" and value in _UNBUILDABLE_DELEGATES:
+    if key.name == "backend" and str(value) in _UNBUILDABLE_DELEGATES:
         raise SpecError(
             path,
-            f"is {value!r}, which can't be built here: it {_UNBUILDABLE_DELEGATES[value]}",
+            f"is {value!r}, which can't be built here: it {_UNBUILDABLE_DELEGATES[str(value)]}",
             "Use 'xnnpack', the only delegate built so far",
         )
     if key.name == "opset_version" and isinstance(value, int) and value < 1:

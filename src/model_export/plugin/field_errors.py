@@ -45,9 +45,7 @@ def closest(
     return names[close[0]] if close else None
 
 
-def nearest(
-    name: str, known: Iterable[str], aliases: Optional[Mapping[str, str]] = None
-) -> str:
+def nearest(name: str, known: Iterable[str], aliases: Optional[Mapping[str, str]] = None) -> str:
     """`Did you mean 'x'? Known: ...`, or the list of all known names where none is close."""
     names = sorted(known)
     close = closest(name, names, aliases)

@@ -1,4 +1,4 @@
-"""Checks of what only `for_generation` has: `generation_config`, `components`, the decode's width."""
+"""Checks of what only `for_generation` has: `generation_config` and `components`."""
 
 from __future__ import annotations
 

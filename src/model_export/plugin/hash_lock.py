@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
-from typing import Iterator, Tuple
+from typing import Iterator, List, Tuple
 
 from model_export.plugin.field_errors import SpecError, nearest
 
 _HASH = re.compile(r"\s--hash=(?P<hash>[a-z0-9]+:[0-9a-f]+)(?=\s|$)")
-_NAME = re.compile(r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^\]]*\])?\s*(?P<rest>.*)", re.DOTALL)
+_NAME = re.compile(
+    r"(?P<name>[A-Za-z0-9][A-Za-z0-9._-]*)\s*(\[[^\]]*\])?\s*(?P<rest>.*)", re.DOTALL
+)
 _VERSION = re.compile(r"===?\s*(?P<version>[^\s;,]+)")
 # What pip reads from elsewhere, unseen by the file's own sha256.
 _OPTIONS_REFUSED = ("-r", "--requirement", "-c", "--constraint", "-e", "--editable")
@@ -97,7 +99,8 @@ def find_locked(
 
 def _logical_lines(text: str) -> Iterator[Tuple[int, str]]:
     """Lines joined at a final backslash, without comments: number of the first, and text."""
-    start, parts = 0, []
+    start = 0
+    parts: List[str] = []
     for number, line in enumerate(text.splitlines(), start=1):
         content = re.sub(r"(^|\s)#.*$", "", line).rstrip()
         start = start if parts else number

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Iterable, Tuple
 
 from pants.backend.python.subsystems.setup import PythonSetup
 from pants.backend.python.util_rules.pex import PexRequest, VenvPex, VenvPexRequest
@@ -62,9 +62,7 @@ class LockedResolve:
 
 
 @rule(desc="Check the lock of a resolve", level=LogLevel.DEBUG)
-async def locked_resolve(
-    request: LockedResolveRequest, python_setup: PythonSetup
-) -> LockedResolve:
+async def locked_resolve(request: LockedResolveRequest, python_setup: PythonSetup) -> LockedResolve:
     resolves = python_setup.resolves
     path = resolves.get(request.resolve)
     if path is None:
@@ -134,5 +132,5 @@ async def process_venv(request: ProcessVenvRequest, pex_environment: PexEnvironm
     )
 
 
-def rules():
+def rules() -> Iterable[object]:
     return collect_rules()

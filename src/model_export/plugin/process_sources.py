@@ -10,7 +10,7 @@ import ast
 import importlib.resources
 from dataclasses import dataclass
 from importlib.abc import Traversable
-from typing import Dict, Iterator, List, Optional, Set, Tuple
+from typing import Dict, Iterable, Iterator, List, Optional, Set, Tuple
 
 from pants.engine.fs import CreateDigest, Digest, FileContent
 from pants.engine.rules import Get, collect_rules, rule
@@ -136,5 +136,5 @@ def _file_of(package: Traversable, module: str) -> Optional[str]:
     return None
 
 
-def rules():
+def rules() -> Iterable[object]:
     return collect_rules()

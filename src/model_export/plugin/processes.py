@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Iterable, Tuple
 
 from pants.backend.python.util_rules.pex import VenvPex
 from pants.backend.python.util_rules.pex_environment import PexEnvironment
@@ -89,5 +89,5 @@ async def run_module(request: ModuleProcess, pex_environment: PexEnvironment) ->
     return ModuleOutput(await Get(Digest, RemovePrefix(result.output_digest, request.output)))
 
 
-def rules():
+def rules() -> Iterable[object]:
     return collect_rules()

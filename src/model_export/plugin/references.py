@@ -69,7 +69,7 @@ def check_dtype(dtype: str) -> str:
 
 
 def check_architecture(architecture: str) -> str:
-    """Check that `architecture` can be the name of a class; the export process knows which exist."""
+    """Check that `architecture` can name a class; the export process knows which exist."""
     if not architecture.isidentifier():
         raise SpecError(
             "architecture",

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Iterable, List, Type
+
 from pants.backend.python.util_rules import pex
+from pants.engine.target import Target
 
 from model_export.plugin import (
     artifacts,
@@ -22,7 +25,7 @@ from model_export.plugin.goals import dependents, package, package_dist
 from model_export.plugin.target_types import ExportModelTarget
 
 
-def target_types():
+def target_types() -> List[Type[Target]]:
     return [
         ExportModelTarget,
         LocalCheckpointTarget,
@@ -31,7 +34,7 @@ def target_types():
     ]
 
 
-def rules():
+def rules() -> Iterable[object]:
     package_dist.install_package_goal()
     return [
         *artifacts.rules(),

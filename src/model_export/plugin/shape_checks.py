@@ -28,9 +28,7 @@ def _check_axes(path: str, axes: object) -> Any:
         if isinstance(axis, bool) or not (isinstance(axis, int) or str(axis).isdigit()):
             raise SpecError(at, "is not an axis number", "Write {0: 'batch', 1: 'seq'}")
         if not (isinstance(dim, str) and (dim in ("AUTO", "STATIC") or dim.isidentifier())):
-            raise SpecError(
-                at, f"is {dim!r}", "Write a dimension's name, 'AUTO' or 'STATIC'"
-            )
+            raise SpecError(at, f"is {dim!r}", "Write a dimension's name, 'AUTO' or 'STATIC'")
         checked[str(axis)] = dim
     return checked
 
@@ -104,7 +102,9 @@ def _check_sample(name: str, value: object) -> Any:
     for key in tensor:
         if key not in ("shape", "dtype", "range", "values"):
             raise SpecError(
-                f"{path}[{key!r}]", "is unknown", nearest(key, ("shape", "dtype", "range", "values"))
+                f"{path}[{key!r}]",
+                "is unknown",
+                nearest(key, ("shape", "dtype", "range", "values")),
             )
     if ("shape" in tensor) == ("values" in tensor):
         raise SpecError(path, "needs either `shape` or `values`", "Give exactly one of them")

@@ -1,15 +1,15 @@
-"""Takes files out of one locked wheel: hash-verified, without its dependencies, nothing imported."""
+"""Takes files out of one locked wheel: verified, without dependencies, nothing imported."""
 
 from __future__ import annotations
 
 import os
 from dataclasses import dataclass
-from typing import Tuple
+from typing import Iterable, Tuple
 
-from pants.backend.python.util_rules.interpreter_constraints import InterpreterConstraints
 from pants.backend.python.subsystems.setup import PythonSetup
-from pants.backend.python.util_rules.pex import BuildPexResult, PexRequest
 from pants.backend.python.target_types import PexLayout
+from pants.backend.python.util_rules.interpreter_constraints import InterpreterConstraints
+from pants.backend.python.util_rules.pex import BuildPexResult, PexRequest
 from pants.backend.python.util_rules.pex_environment import PythonExecutable
 from pants.engine.addresses import Address
 from pants.engine.fs import (
@@ -78,9 +78,7 @@ async def wheel_files(request: WheelFilesRequest, python_setup: PythonSetup) -> 
             description=f"Install {request.entries[0].requirement} without its dependencies",
         ),
     )
-    installed = await Get(
-        Snapshot, DigestSubset(pex.digest, PathGlobs([f"{_PEX}/.deps/*/**"]))
-    )
+    installed = await Get(Snapshot, DigestSubset(pex.digest, PathGlobs([f"{_PEX}/.deps/*/**"])))
     wheel = "/".join(installed.files[0].split("/")[:3])
     contents = [file[len(wheel) + 1 :] for file in installed.files]
     path = request.path
@@ -98,5 +96,5 @@ async def wheel_files(request: WheelFilesRequest, python_setup: PythonSetup) -> 
     return WheelFiles(await Get(Digest, RemovePrefix(subset, prefix)))
 
 
-def rules():
+def rules() -> Iterable[object]:
     return collect_rules()

@@ -84,9 +84,7 @@ def _rule_runner() -> RuleRunner:
 
 def _write_versions(rule_runner: RuleRunner) -> None:
     for version in ("one", "two"):
-        rule_runner.write_files(
-            {f"m/{version}/a.bin": version, f"m/{version}/sub/b.bin": version}
-        )
+        rule_runner.write_files({f"m/{version}/a.bin": version, f"m/{version}/sub/b.bin": version})
 
 
 @pytest.fixture
@@ -262,7 +260,7 @@ def test_a_kill_leaves_the_old_artifact_and_the_next_run_is_right(rule_runner: R
 
 
 def test_upstream_still_rewrites() -> None:
-    """Fails once Pants writes `dist/` only where it changed: `goals/package_dist.py` can go then."""
+    """Fails once Pants writes only what changed: `goals/package_dist.py` can go then."""
     object.__setattr__(core_package.package_asset.rule, "func", core_package.package_asset)
     try:
         rule_runner = _rule_runner_with_upstreams_goal()

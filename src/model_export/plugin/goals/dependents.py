@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Iterable
+
 from pants.core.target_types import FileSourceField
 from pants.core.util_rules.environments import EnvironmentNameRequest
 from pants.engine.environment import EnvironmentName
@@ -37,5 +39,5 @@ async def artifact_files(request: GenerateArtifactFiles) -> GeneratedSources:
     return GeneratedSources(await Get(Snapshot, AddPrefix(artifact.digest, path)))
 
 
-def rules():
+def rules() -> Iterable[object]:
     return [*collect_rules(), UnionRule(GenerateSourcesRequest, GenerateArtifactFiles)]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Iterable
 
 from pants.core.goals.package import BuiltPackage, PackageFieldSet
 from pants.core.util_rules.environments import EnvironmentField
@@ -41,5 +42,5 @@ async def package_artifact(field_set: ExportFieldSet) -> BuiltPackage:
     return BuiltPackage(digest, (ModelArtifact(path, (summary,), digest),))
 
 
-def rules():
+def rules() -> Iterable[object]:
     return [*collect_rules(), UnionRule(PackageFieldSet, ExportFieldSet)]

@@ -3,8 +3,8 @@
 Symptom, Pants 2.17.1 (`pants.core.goals.package.package_asset`): every `package` deletes what the
 targets had in `dist/` and writes it anew, changed or not. For a model that is seconds on each run,
 and a kill in the middle leaves a folder that is there and incomplete. The goal has no hook for it
-and a goal can't have two rules, so `install_package_goal` gives that rule another body, with the same `Get`s,
-before Pants builds its scheduler. tests/plugin/goals/test_package_dist.py fails once upstream no
+and a goal can't have two rules, so `install_package_goal` gives that rule another body, with the
+same `Get`s, before Pants builds its scheduler. tests/plugin/goals/test_package_dist.py fails once upstream no
 longer rewrites, and this file can go.
 """
 
@@ -68,7 +68,10 @@ async def package_into_dist(workspace: Workspace, dist_dir: DistDir) -> Package:
         )
         for package in others:
             for artifact in package.artifacts:
-                _log(artifact, f"Wrote {dist_dir.relpath / artifact.relpath}" if artifact.relpath else "")
+                _log(
+                    artifact,
+                    f"Wrote {dist_dir.relpath / artifact.relpath}" if artifact.relpath else "",
+                )
     if models:
         dist = Path(get_buildroot(), dist_dir.relpath)
         _write_models(workspace, dist, dist_dir, models)
@@ -105,5 +108,6 @@ def _log(artifact: BuiltPackageArtifact, first: str) -> None:
 def install_package_goal() -> None:
     """Give the rule of Pants' `package` goal our body; once is enough, again changes nothing."""
     # `@goal_rule` sets this on a rule's function; the engine names the function with it.
-    setattr(package_into_dist, "__line_number__", package_into_dist.__code__.co_firstlineno)
-    object.__setattr__(core_package.package_asset.rule, "func", package_into_dist)
+    vars(package_into_dist)["__line_number__"] = package_into_dist.__code__.co_firstlineno
+    goal_rule = vars(core_package.package_asset)["rule"]
+    object.__setattr__(goal_rule, "func", package_into_dist)

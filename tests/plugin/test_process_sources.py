@@ -8,6 +8,7 @@ from typing import Set
 
 import pytest
 from pants.engine.fs import Snapshot
+from pants.option.global_options import GlobalOptions
 from pants.testutil.rule_runner import RuleRunner
 
 from model_export.plugin.process_sources import (
@@ -78,3 +79,13 @@ def test_import_closure_of_a_module_that_is_not_there() -> None:
     package = importlib.resources.files("model_export")
     with pytest.raises(FileNotFoundError, match="no module model_export.checkpoints.nothing"):
         import_closure(package, "model_export.checkpoints.nothing")
+
+
+def test_the_daemon_restarts_on_an_edit_of_what_processes_get() -> None:
+    """The rules read sources once a daemon: this holds because `pythonpath` is watched."""
+    runner = RuleRunner()
+    runner.create_dir("src")
+    runner.set_options([f"--pythonpath={runner.build_root}/src"])
+    options = runner.options_bootstrapper.bootstrap_options.for_global_scope()
+    globs = GlobalOptions.compute_pantsd_invalidation_globs(runner.build_root, options)
+    assert "src/**" in globs

@@ -4,8 +4,8 @@ Symptom, Pants 2.17.1 (`pants.core.goals.package.package_asset`): every `package
 targets had in `dist/` and writes it anew, changed or not. For a model that is seconds on each run,
 and a kill in the middle leaves a folder that is there and incomplete. The goal has no hook for it
 and a goal can't have two rules, so `install_package_goal` gives that rule another body, with the
-same `Get`s, before Pants builds its scheduler. tests/plugin/goals/test_package_dist.py fails once upstream no
-longer rewrites, and this file can go.
+same `Get`s, before Pants builds its scheduler. `test_upstream_still_rewrites` fails once upstream
+no longer rewrites, and this file can go.
 """
 
 from __future__ import annotations

@@ -42,8 +42,8 @@ def check_checkpoint_files(field: str, files: Iterable[str], allow_pickle: bool)
         )
 
 
-def check_random_config(path: str, content: bytes) -> None:
-    """Check that a `config.json` for random weights is JSON and names an architecture.
+def check_random_config(path: str, content: bytes) -> str:
+    """Check that a `config.json` for random weights is JSON; return the architecture it names.
 
     Raises SpecError.
     """
@@ -53,12 +53,14 @@ def check_random_config(path: str, content: bytes) -> None:
         raise SpecError(
             "config", f"names {path}, which is no JSON: {error}", "Write a config of transformers"
         ) from error
-    if not isinstance(config, dict) or not config.get("architectures"):
+    architectures = config.get("architectures") if isinstance(config, dict) else None
+    if not isinstance(architectures, list) or not architectures:
         raise SpecError(
             "config",
             f"names {path}, which has no 'architectures'",
             'Add the class to make, such as "architectures": ["Qwen3ForCausalLM"]',
         )
+    return str(architectures[0])
 
 
 def in_wheel_error(path: str, files: Iterable[str]) -> SpecError:

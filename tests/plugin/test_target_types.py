@@ -7,6 +7,7 @@ from typing import Any, Dict
 
 import pytest
 from pants.backend.project_info import peek
+from pants.core.util_rules.environments import EnvironmentNameRequest
 from pants.engine.addresses import Address
 from pants.engine.fs import Snapshot
 from pants.engine.target import Dependencies, DependenciesRequest, Targets
@@ -18,6 +19,7 @@ from model_export.plugin.artifacts import ArtifactRequest
 from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
 from model_export.plugin.export_spec import export_spec
 from model_export.plugin.fields import ArtifactPathField
+from model_export.plugin.goals.package import ExportFieldSet
 from model_export.spec import CheckpointOrigin, ExportRequest, Toolchain
 
 FULL = """\
@@ -129,6 +131,15 @@ def test_equal_specs_are_equal_whatever_their_address(rule_runner: RuleRunner) -
     assert (
         ArtifactRequest(Address("types/one", target_name="full")).debug_hint() == "types/one:full"
     )
+
+
+def test_the_environment_reaches_the_build(rule_runner: RuleRunner) -> None:
+    rule_runner.write_files(
+        {"types/env/BUILD": FULL.replace("tags=", 'environment="builder", tags=')}
+    )
+    target = rule_runner.get_target(Address("types/env", target_name="full"))
+    request = EnvironmentNameRequest.from_field_set(ExportFieldSet.create(target))
+    assert request.raw_value == "builder"
 
 
 @pytest.mark.parametrize("target_type", register.target_types(), ids=lambda item: item.alias)

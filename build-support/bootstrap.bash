@@ -184,6 +184,20 @@ bootstrap_folder() {
   printf '%s/%s-%s\n' "$3" "$1" "${key:0:16}"
 }
 
+# bootstrap_file_url FOLDER NAME: a file:// URL that Pants 2.17.1 can open. It percent-encodes the path and
+# then opens it like that, so a path with a space or an accent gets a plain link; the hash is checked.
+bootstrap_file_url() {
+  local folder=$1 link
+  case $folder in
+    *[!A-Za-z0-9/._+-]*)
+      link="/tmp/model-export-$UID-${folder##*/}"
+      ln -sfn "$folder" "$link" || { bootstrap_say "can't link $link: set XDG_CACHE_HOME to a plain path"; return 1; }
+      folder=$link
+      ;;
+  esac
+  printf 'file://%s/%s\n' "$folder" "$2"
+}
+
 # bootstrap_pex_cli ROOT: exports the PANTS_PEX_CLI_* variables.
 bootstrap_pex_cli() {
   local lock="$1/3rdparty/pex-cli/lock.txt" folder version sha256 size platform known="" url
@@ -193,10 +207,9 @@ bootstrap_pex_cli() {
   for platform in linux_x86_64 linux_arm64 macos_x86_64 macos_arm64; do
     known="${known:+$known,}'$version|$platform|$sha256|$size'"
   done
-  url="file://$folder/pex"
-  url=${url//\{/\{\{}
+  url="$(bootstrap_file_url "$folder" pex)" || return 1
   export PANTS_PEX_CLI_VERSION="$version"
-  export PANTS_PEX_CLI_URL_TEMPLATE="${url//\}/\}\}}"
+  export PANTS_PEX_CLI_URL_TEMPLATE="$url"
   export PANTS_PEX_CLI_KNOWN_VERSIONS="[$known]"
 }
 

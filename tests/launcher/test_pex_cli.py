@@ -46,6 +46,25 @@ def _pack(bash: Bash, wheel: Path, folder: Path, script: str, env: dict[str, str
     return digest
 
 
+def test_a_path_that_pants_cant_open_gets_a_plain_link(bash: Bash, tmp_path: Path) -> None:
+    plain = tmp_path / "pex_cli-1"
+    assert bash(f"bootstrap_file_url '{plain}' pex").communicate(timeout=60) == (
+        f"file://{plain}/pex\n",
+        "",
+    )
+    folder = tmp_path / "caché of mine" / f"pex_cli-{os.getpid()}"
+    folder.mkdir(parents=True)
+    (folder / "pex").write_text("pex")
+    out, err = bash(f"bootstrap_file_url '{folder}' pex").communicate(timeout=60)
+    link = Path(out.strip().removeprefix("file://"))
+    try:
+        assert err == ""
+        assert " " not in str(link)
+        assert link.read_text() == "pex"
+    finally:
+        link.parent.unlink()
+
+
 def test_bytes_depend_on_the_wheel_alone(bash: Bash, wheel: Path, tmp_path: Path) -> None:
     here = _pack(bash, wheel, tmp_path / "here", "umask 022", {"TZ": "UTC", "PYTHONHASHSEED": "0"})
     there = _pack(

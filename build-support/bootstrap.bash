@@ -187,7 +187,7 @@ bootstrap_folder() {
 # bootstrap_file_url FOLDER NAME: a file:// URL that Pants 2.17.1 can open. It percent-encodes the path and
 # then opens it like that, so a path with a space or an accent gets a plain link; the hash is checked.
 bootstrap_file_url() {
-  local folder=$1 link
+  local folder=$1 link LC_ALL=C
   case $folder in
     *[!A-Za-z0-9/._+-]*)
       link="/tmp/model-export-$UID-${folder##*/}"

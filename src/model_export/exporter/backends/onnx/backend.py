@@ -14,6 +14,7 @@ from model_export.exporter.backends.onnx.passes import normalise
 from model_export.exporter.backends.onnx.serialise import write_programs
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.errors import ExportError
+from model_export.exporter.strict_mode import refuse_strict
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
 
@@ -29,7 +30,8 @@ class OnnxBackend:
     packages: tuple[str, ...] = ("onnx", "onnxscript", "onnx-ir")
 
     def check(self, spec: ExportSpec) -> None:
-        """Raise ExportError for an opset that the engine doesn't write."""
+        """Raise ExportError for strict mode, and for an opset that the engine doesn't write."""
+        refuse_strict(spec)
         opset = spec.config["opset_version"]
         if opset is not None and not LOWEST_OPSET <= opset <= HIGHEST_OPSET:
             raise ExportError(

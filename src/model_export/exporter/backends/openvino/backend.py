@@ -15,6 +15,7 @@ from model_export.exporter.backends.openvino.records import component_record
 from model_export.exporter.backends.openvino.shared_weights import share_weights
 from model_export.exporter.backends.openvino.stable_names import make_names_stable
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
+from model_export.exporter.strict_mode import refuse_strict
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
 
@@ -35,7 +36,8 @@ class OpenVINOBackend:
     packages: tuple[str, ...] = ("openvino",)
 
     def check(self, spec: ExportSpec) -> None:
-        """Every checked config can be built."""
+        """Raise ExportError for strict mode."""
+        refuse_strict(spec)
 
     def export(
         self, name: str, module: torch.nn.Module, inputs: dict[str, Any], spec: ExportSpec

@@ -108,7 +108,7 @@ def test_export_params_false_can_list_them_as_inputs(
     assert names == ["input_ids", "attention_mask", *dynamic_model.graph.initializers]
     feeds = _feeds(_TRACED)
     for name, value in dynamic_model.graph.initializers.items():
-        feeds[name] = np.ascontiguousarray(value.const_value.numpy())
+        feeds[name] = np.array(value.const_value.numpy(), order="C")
     without = _session(tmp_path / "model.onnx").run(None, feeds)
     _save(dynamic_model, tmp_path)
     np.testing.assert_array_equal(

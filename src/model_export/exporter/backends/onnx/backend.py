@@ -10,6 +10,7 @@ import onnx_ir
 import torch
 
 from model_export.exporter.backends.onnx.engine import export_program
+from model_export.exporter.backends.onnx.mapped_weights import release_mapped_pages
 from model_export.exporter.backends.onnx.passes import normalise
 from model_export.exporter.backends.onnx.serialise import write_programs
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
@@ -47,6 +48,7 @@ class OnnxBackend:
 
         Raises ExportError if the graph can't be brought to the opset that was asked for.
         """
+        release_mapped_pages(tensor.data_ptr() for tensor in module.state_dict().values())
         shapes = build_dynamic_shapes(module, inputs, spec)
         model = export_program(module, inputs, spec.config, shapes.tree)
         wanted, got = spec.config["opset_version"], model.opset_imports.get("")

@@ -11,8 +11,12 @@ from types import TracebackType
 import numpy as np
 import onnx_ir
 
+from model_export.exporter.backends.onnx.mapped_weights import release_mapped_pages
+
 # The ONNX specification recommends offsets at multiples of a page: weights can then be mapped.
 _ALIGNMENT = 4096
+# So much of a mapped checkpoint may become resident while its tensors are read.
+_RESIDENT_BYTES = 64 * 1024**2
 
 
 class WeightsFile:
@@ -29,6 +33,7 @@ class WeightsFile:
         self._seen: dict[Hashable, tuple[int, int]] = {}
         # Memory that was seen stays alive, or another tensor could turn up at its address.
         self._kept: list[np.ndarray] = []
+        self._resident = 0
 
     def __enter__(self) -> WeightsFile:
         self._file = self._path.open("wb")
@@ -56,6 +61,7 @@ class WeightsFile:
             if array is not None:
                 self._seen[view] = place
                 self._kept.append(array)
+                self._release(array.nbytes)
         offset, length = place
         return onnx_ir.ExternalTensor(
             self._path.name,
@@ -66,6 +72,12 @@ class WeightsFile:
             name=tensor.name or "",
             base_dir=self._path.parent,
         )
+
+    def _release(self, read: int) -> None:
+        self._resident += read
+        if self._resident > _RESIDENT_BYTES:
+            release_mapped_pages(_address(array) for array in self._kept)
+            self._resident = 0
 
     def _write(self, data: memoryview) -> tuple[int, int]:
         digest = hashlib.sha256(data).digest()
@@ -80,7 +92,12 @@ class WeightsFile:
 
 def _view(array: np.ndarray) -> Hashable:
     """What memory an array shows, and how."""
-    return (array.__array_interface__["data"][0], array.shape, array.strides, str(array.dtype))
+    return (_address(array), array.shape, array.strides, str(array.dtype))
+
+
+def _address(array: np.ndarray) -> int:
+    address: int = array.__array_interface__["data"][0]
+    return address
 
 
 def _contiguous_bytes(tensor: onnx_ir.TensorProtocol) -> memoryview:

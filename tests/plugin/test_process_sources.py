@@ -36,8 +36,16 @@ def test_an_export_gets_its_own_backend_only(rule_runner: RuleRunner) -> None:
     } <= files
     assert all(file.endswith(".py") for file in files)
     assert not any("/plugin/" in file or "/checkpoints/" in file for file in files)
-    backends = {file.split("/")[3] for file in files if "/backends/" in file}
-    assert backends == {"__init__.py", "onnx"}
+    assert _backends(files) == {"onnx"}
+
+
+def test_a_backend_brings_the_one_that_it_builds_on(rule_runner: RuleRunner) -> None:
+    files = _files(rule_runner, ExporterSourcesRequest("executorch"))
+    assert _backends(files) == {"dynamo", "executorch"}
+
+
+def _backends(files: Set[str]) -> Set[str]:
+    return {file.split("/")[3] for file in files if "/backends/" in file} - {"__init__.py"}
 
 
 def test_a_checkpoint_process_gets_what_its_module_imports(rule_runner: RuleRunner) -> None:

@@ -17,14 +17,13 @@ from pants.engine.rules import Get, collect_rules, rule
 from pants.util.logging import LogLevel
 
 PACKAGE = "model_export"
-_EXPORTER = "exporter"
-_BACKENDS = "backends"
-_SHARED_FILES = ("__init__.py", "spec.py", "manifest.py")
+_EXPORTER = f"{PACKAGE}.exporter.__main__"
+_BACKENDS = f"{PACKAGE}.exporter.backends"
 
 
 @dataclass(frozen=True)
 class ExporterSourcesRequest:
-    """The exporter, with the backend of one format."""
+    """The exporter, with the backend of one format and what that imports."""
 
     export_format: str
 
@@ -46,15 +45,11 @@ class ProcessSources:
 @rule(desc="Read the exporter's sources", level=LogLevel.DEBUG)
 async def exporter_sources(request: ExporterSourcesRequest) -> ProcessSources:
     package = importlib.resources.files(PACKAGE)
-    paths = list(_SHARED_FILES)
-    for path in _python_files(package / _EXPORTER, _EXPORTER):
-        parts = path.split("/")
-        other_backend = parts[1] == _BACKENDS and parts[2] not in (
-            "__init__.py",
-            request.export_format,
-        )
-        if not other_backend:
-            paths.append(path)
+    # The exporter imports its backend by name. A backend may import another one.
+    paths = {
+        *import_closure(package, _EXPORTER),
+        *import_closure(package, f"{_BACKENDS}.{request.export_format}"),
+    }
     return ProcessSources(await Get(Digest, CreateDigest(_contents(package, paths))))
 
 
@@ -65,21 +60,11 @@ async def module_sources(request: ModuleSourcesRequest) -> ProcessSources:
     return ProcessSources(await Get(Digest, CreateDigest(_contents(package, paths))))
 
 
-def _contents(package: Traversable, paths: List[str]) -> Tuple[FileContent, ...]:
+def _contents(package: Traversable, paths: Iterable[str]) -> Tuple[FileContent, ...]:
     return tuple(
         FileContent(f"{PACKAGE}/{path}", package.joinpath(path).read_bytes())
         for path in sorted(paths)
     )
-
-
-def _python_files(folder: Traversable, prefix: str) -> Iterator[str]:
-    for entry in folder.iterdir():
-        path = f"{prefix}/{entry.name}"
-        if entry.is_dir():
-            if entry.name != "__pycache__":
-                yield from _python_files(entry, path)
-        elif entry.name.endswith(".py"):
-            yield path
 
 
 def import_closure(package: Traversable, module: str) -> List[str]:

@@ -1,7 +1,12 @@
-"""Hands an artifact to the targets that depend on it, as files at the path it has in `dist/`."""
+"""Hands artifacts and checkpoints to the targets that depend on them.
+
+An artifact's files lie at the path they have in `dist/`, a checkpoint's in a folder named after its
+target, below the folder of the BUILD file.
+"""
 
 from __future__ import annotations
 
+import os
 from typing import Iterable
 
 from pants.core.target_types import FileSourceField
@@ -14,6 +19,8 @@ from pants.engine.unions import UnionRule
 from pants.util.logging import LogLevel
 
 from model_export.plugin.artifacts import Artifact, ArtifactRequest
+from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
+from model_export.plugin.checkpoint_types import CheckpointSourcesField
 from model_export.plugin.fields import ArtifactPathField
 from model_export.plugin.target_types import ArtifactSourcesField
 
@@ -39,5 +46,24 @@ async def artifact_files(request: GenerateArtifactFiles) -> GeneratedSources:
     return GeneratedSources(await Get(Snapshot, AddPrefix(artifact.digest, path)))
 
 
+class GenerateCheckpointFiles(GenerateSourcesRequest):
+    input = CheckpointSourcesField
+    output = FileSourceField
+    exportable = False
+
+
+@rule(desc="Make a checkpoint for a dependent", level=LogLevel.DEBUG)
+async def checkpoint_files(request: GenerateCheckpointFiles) -> GeneratedSources:
+    address = request.protocol_target.address
+    checkpoint = await Get(CheckpointFolder, CheckpointRequest(address))
+    name = f"{address.generated_name or address.target_name}{address.parameters_repr}"
+    path = os.path.join(address.spec_path, name)
+    return GeneratedSources(await Get(Snapshot, AddPrefix(checkpoint.digest, path)))
+
+
 def rules() -> Iterable[object]:
-    return [*collect_rules(), UnionRule(GenerateSourcesRequest, GenerateArtifactFiles)]
+    return [
+        *collect_rules(),
+        UnionRule(GenerateSourcesRequest, GenerateArtifactFiles),
+        UnionRule(GenerateSourcesRequest, GenerateCheckpointFiles),
+    ]

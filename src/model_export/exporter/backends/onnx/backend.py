@@ -10,11 +10,11 @@ import onnx_ir
 import torch
 
 from model_export.exporter.backends.onnx.engine import export_program
-from model_export.exporter.backends.onnx.mapped_weights import release_mapped_pages
 from model_export.exporter.backends.onnx.passes import normalise
 from model_export.exporter.backends.onnx.serialise import write_programs
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.errors import ExportError
+from model_export.exporter.mapped_weights import release_mapped_pages
 from model_export.exporter.strict_mode import refuse_strict
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec

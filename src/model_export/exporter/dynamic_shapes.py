@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -27,11 +27,13 @@ class DynamicShapes:
     `tree` has the structure of the component's inputs, as `torch.export.export` wants its
     `dynamic_shapes`; None where the target gives none. `names` says which axes of which input
     tensor the target names: `{"input_ids": {0: "batch", 1: "sequence"}}`, with a cache's tensors
-    under the engine's names (`cache.layers.0.keys`).
+    under the engine's names (`cache.layers.0.keys`). `dynamic_axes` has those of every input tensor
+    that may change, named or not; None if the engine chooses them (`dynamic=True`).
     """
 
     tree: dict[str, Any] | None
     names: Mapping[str, Mapping[int, str]]
+    dynamic_axes: Mapping[str, Collection[int]] | None = None
 
 
 def build_dynamic_shapes(
@@ -47,7 +49,7 @@ def build_dynamic_shapes(
     """
     given = spec.config.get("dynamic_shapes")
     if given is None:
-        return DynamicShapes(None, {})
+        return DynamicShapes(None, {}, None if spec.config.get("dynamic") else {})
     # Before the engine registers it, a cache isn't a node of the tree that torch.export flattens.
     register_cache_pytrees_for_model(module)
     builder = _Builder(spec)
@@ -55,8 +57,19 @@ def build_dynamic_shapes(
         name: builder.build(value, given.get(name), f"{_FIELD}[{name!r}]")
         for name, value in inputs.items()
     }
-    names = dict(zip(get_leaf_tensors(dict(inputs)), builder.named_axes, strict=True))
-    return DynamicShapes(tree, {leaf: axes for leaf, axes in names.items() if axes})
+    axes_by_leaf = dict(zip(get_leaf_tensors(dict(inputs)), builder.axes, strict=True))
+    named = {
+        leaf: {axis: dim for axis, dim in axes.items() if dim not in _MODES}
+        for leaf, axes in axes_by_leaf.items()
+    }
+    return DynamicShapes(
+        tree,
+        {leaf: axes for leaf, axes in named.items() if axes},
+        {
+            leaf: frozenset(axis for axis, dim in axes.items() if dim != "STATIC")
+            for leaf, axes in axes_by_leaf.items()
+        },
+    )
 
 
 def check_input_names(spec: ExportSpec, inputs: Iterable[Mapping[str, Any]]) -> None:
@@ -86,12 +99,12 @@ def recorded_bounds(
 
 
 class _Builder:
-    """Mirrors inputs as shapes; collects the named axes of each tensor in flattening order."""
+    """Mirrors inputs as shapes; collects the listed axes of each tensor in flattening order."""
 
     def __init__(self, spec: ExportSpec) -> None:
         self._bounds = spec.dims
         self._dims: dict[str, Any] = {}
-        self.named_axes: list[dict[int, str]] = []
+        self.axes: list[dict[int, str]] = []
 
     def build(self, value: Any, shape: Any, path: str) -> Any:
         if isinstance(value, torch.Tensor):
@@ -123,7 +136,7 @@ class _Builder:
 
     def _tensor(self, tensor: torch.Tensor, shape: Any, path: str) -> dict[int, Any] | None:
         if shape is None:
-            self.named_axes.append({})
+            self.axes.append({})
             return None
         if not isinstance(shape, Mapping):
             raise ExportError(path, f"is {shape!r} for one tensor", "Write {axis: dimension}")
@@ -135,7 +148,7 @@ class _Builder:
                     f"is not an axis of a tensor of shape {list(tensor.shape)}",
                     f"Axes go from 0 to {tensor.ndim - 1}",
                 )
-        self.named_axes.append({axis: dim for axis, dim in axes.items() if dim not in _MODES})
+        self.axes.append(axes)
         return {axis: self._dim(dim) for axis, dim in axes.items()}
 
     def _dim(self, name: str) -> Any:

@@ -50,9 +50,8 @@ def test_dynamic_and_compress_to_fp16(tmp_path: Path) -> None:
         seen = inputs["attention_mask"].bool().numpy()
         np.testing.assert_allclose(_run(full, shape)[seen], expected[seen], atol=1e-4)
         np.testing.assert_allclose(_run(half, shape)[seen], expected[seen], atol=2e-2)
-    parameters = sum(parameter.numel() for parameter in tiny_bert().parameters())
-    assert full.with_suffix(".bin").stat().st_size > 4 * parameters
-    assert half.with_suffix(".bin").stat().st_size < 2.2 * parameters
+    sizes = [xml.with_suffix(".bin").stat().st_size for xml in (full, half)]
+    assert sizes[1] < 0.55 * sizes[0]
 
 
 def test_stateful_false_passes_the_cache_through_ports(tmp_path: Path) -> None:

@@ -14,6 +14,7 @@ from model_export.exporter.backends.openvino.engine import export_program, write
 from model_export.exporter.backends.openvino.records import component_record
 from model_export.exporter.backends.openvino.shared_weights import share_weights
 from model_export.exporter.backends.openvino.stable_names import make_names_stable
+from model_export.exporter.backends.openvino.static_axes import fix_static_axes
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.strict_mode import refuse_strict
 from model_export.manifest import ComponentRecord
@@ -45,6 +46,7 @@ class OpenVINOBackend:
         """Export one component; its constants share the module's memory."""
         shapes = build_dynamic_shapes(module, inputs, spec)
         model = export_program(module, inputs, spec.config, shapes.tree)
+        fix_static_axes(model, inputs, shapes.dynamic_axes)
         make_names_stable(model, name)
         return OpenVINOProgram(model, shapes.names)
 

@@ -90,7 +90,7 @@ class Manifest:
         return json.dumps(asdict(self), indent=2, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
-    def from_json(cls, text: str) -> "Manifest":
+    def from_json(cls, text: str) -> Manifest:
         """Read what `to_json` wrote.
 
         Raises ManifestError if it isn't JSON, has another schema version or lacks a field.
@@ -124,9 +124,7 @@ def _files(items: Any) -> Tuple[FileRecord, ...]:
 
 
 def _tensors(items: Any) -> Tuple[TensorRecord, ...]:
-    return tuple(
-        TensorRecord(item["name"], item["dtype"], tuple(item["shape"])) for item in items
-    )
+    return tuple(TensorRecord(item["name"], item["dtype"], tuple(item["shape"])) for item in items)
 
 
 def _component(item: Dict[str, Any]) -> ComponentRecord:

@@ -6,10 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from model_export.exporter.components import build_components, capture_generation_config
-from model_export.exporter.errors import ExportError
-from model_export.exporter.samples import build_sample_inputs
-from model_export.spec import ExportSpec
 from transformers import (
     BertConfig,
     BertModel,
@@ -20,6 +16,11 @@ from transformers import (
     T5ForConditionalGeneration,
 )
 from transformers.exporters.utils import get_leaf_tensors
+
+from model_export.exporter.components import build_components, capture_generation_config
+from model_export.exporter.errors import ExportError
+from model_export.exporter.samples import build_sample_inputs
+from model_export.spec import ExportSpec
 
 
 def _llama() -> LlamaForCausalLM:

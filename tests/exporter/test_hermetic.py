@@ -46,7 +46,10 @@ def _run(code: str, cwd: Path, **environment: str) -> subprocess.CompletedProces
             "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 9))",
             "127.0.0.1:9",
         ),
-        ("__import__('urllib.request').request.urlopen('http://models.invalid/x')", "models.invalid"),
+        (
+            "__import__('urllib.request').request.urlopen('http://models.invalid/x')",
+            "models.invalid",
+        ),
     ],
 )
 def test_a_connection_names_its_address(attempt: str, address: str, tmp_path: Path) -> None:

@@ -6,11 +6,12 @@ import sys
 from pathlib import Path
 
 import pytest
+
 from model_export.exporter.errors import ExportError
 from model_export.exporter.leaks import build_paths, check_no_leak
 
 
-@pytest.mark.parametrize("position", [0, 5_000_000, 9_999_900])
+@pytest.mark.parametrize("position", [0, 2**20 - 21, 2**20 - 10, 2**20 - 1, 5_000_000, 9_999_900])
 def test_finds_a_path_at_any_offset(position: int, tmp_path: Path) -> None:
     artifact = tmp_path / "artifact"
     (artifact / "deep").mkdir(parents=True)

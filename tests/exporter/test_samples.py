@@ -1,4 +1,4 @@
-"""Sample inputs avoid what the engine would freeze or drop, and refuse what a model doesn't take."""
+"""Sample inputs avoid what the engine freezes or drops, and refuse what a model doesn't take."""
 
 from __future__ import annotations
 
@@ -6,9 +6,6 @@ from typing import Any
 
 import pytest
 import torch
-from model_export.exporter.errors import ExportError
-from model_export.exporter.samples import build_sample_inputs
-from model_export.spec import ExportSpec
 from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import (
     BertConfig,
@@ -25,6 +22,10 @@ from transformers import (
     WhisperForConditionalGeneration,
 )
 
+from model_export.exporter.errors import ExportError
+from model_export.exporter.samples import build_sample_inputs
+from model_export.spec import ExportSpec
+
 _SIZES: dict[str, Any] = {"hidden_size": 32, "num_hidden_layers": 1, "num_attention_heads": 2}
 
 
@@ -36,9 +37,7 @@ def _tokenizer() -> PreTrainedTokenizerFast:
     vocabulary = {"<pad>": 0, "<eos>": 1, "<unk>": 2, "a": 3, "b": 4, "c": 5}
     tokenizer = Tokenizer(models.WordLevel(vocabulary, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Whitespace()
-    return PreTrainedTokenizerFast(
-        tokenizer_object=tokenizer, eos_token="<eos>", unk_token="<unk>"
-    )
+    return PreTrainedTokenizerFast(tokenizer_object=tokenizer, eos_token="<eos>", unk_token="<unk>")
 
 
 def _spec(**changes: Any) -> ExportSpec:

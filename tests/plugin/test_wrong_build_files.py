@@ -56,6 +56,16 @@ WRONG_FIELDS = [
         "`config['opset_version']` is 0. Write an ONNX opset such as 18",
     ),
     Wrong(
+        "opset_too_old",
+        'config={"export_format": "onnx", "opset_version": 17}',
+        "`config['opset_version']` is 17, which the engine doesn't write. Choose one from 18 to 25",
+    ),
+    Wrong(
+        "strict_onnx",
+        'config={"export_format": "onnx", "strict": True}',
+        "`config['strict']` is True, which the engine can't do for onnx. Remove it",
+    ),
+    Wrong(
         "choice",
         'config={"export_format": "onnx", "ort_fusions": "gpu"}',
         "`config['ort_fusions']` is 'gpu', which is no choice. Did you mean 'cuda'?",

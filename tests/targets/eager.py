@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from pathlib import Path
-from typing import Protocol
+from typing import Protocol, TypeAlias
 
 import numpy as np
 import pytest
@@ -30,7 +30,7 @@ SENTENCES = (
     "The new movie is awesome.",
 )
 
-IntArray = NDArray[np.int64]
+IntArray: TypeAlias = "NDArray[np.int64]"
 
 
 class Step(Protocol):

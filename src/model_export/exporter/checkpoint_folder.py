@@ -126,7 +126,7 @@ def _check_architecture(name: str, config: Mapping[str, Any], subject: str) -> N
             + (" (its own code, in `auto_map`, isn't run)" if own_code else ""),
             f'Set `architecture="..."` in the target to one that is{hint}',
         )
-    wanted = getattr(found.config_class, "model_type", None)
+    wanted = getattr(architecture_class(name).config_class, "model_type", None)
     parts = [config, *(part for part in config.values() if isinstance(part, dict))]
     types = {part["model_type"] for part in parts if "model_type" in part}
     if "model_type" in config and wanted is not None and wanted not in types:

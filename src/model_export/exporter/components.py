@@ -12,6 +12,7 @@ from transformers import GenerationConfig, PreTrainedModel
 from transformers.exporters.utils import decompose_for_generation, get_leaf_tensors
 
 from model_export.exporter.errors import ExportError
+from model_export.exporter.mapped_weights import bounded_residency
 from model_export.spec import ExportSpec
 
 # Integer inputs of a decode step that hold what `generate` chose while it was captured.
@@ -45,12 +46,13 @@ def build_components(
             f"is set, but {type(model).__name__} can't generate",
             "Remove it, or name a generating class in `architecture`",
         )
-    stages = decompose_for_generation(
-        model,
-        inputs,
-        generation_config=capture_generation_config(model, spec),
-        multi_token_decode=spec.multi_token_decode,
-    )
+    with bounded_residency(model):
+        stages = decompose_for_generation(
+            model,
+            inputs,
+            generation_config=capture_generation_config(model, spec),
+            multi_token_decode=spec.multi_token_decode,
+        )
     chosen = _choose(tuple(stages), model, spec)
     return tuple(
         Component(name, module, _independent_of_computation(name, kwargs))

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import mmap
 import site
 import sys
 from collections.abc import Iterable
 from pathlib import Path
 
 from model_export.exporter.errors import ExportError
+
+# Read, not mapped: mapped pages of a large file would count as this process's memory.
+_CHUNK_BYTES = 1 << 20
 
 
 def build_paths(*folders: Path) -> tuple[bytes, ...]:
@@ -19,16 +21,26 @@ def build_paths(*folders: Path) -> tuple[bytes, ...]:
 
 
 def check_no_leak(artifact: Path, needles: Iterable[bytes]) -> None:
-    """Raise ExportError if a file of the artifact holds one of `needles`; files are only mapped."""
+    """Raise ExportError if a file of the artifact holds one of `needles`; reads 1 MiB at a time."""
+    wanted = tuple(needles)
     for path in sorted(artifact.rglob("*")):
-        if not path.is_file() or path.stat().st_size == 0:
-            continue
-        with path.open("rb") as file:
-            with mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as content:
-                for needle in needles:
-                    if content.find(needle) >= 0:
-                        raise ExportError(
-                            path.relative_to(artifact).as_posix(),
-                            f"would hold a path of this machine: {needle.decode()}",
-                            "This is a fault of model-export: a normalisation pass is missing",
-                        )
+        if path.is_file() and (needle := _first_found(path, wanted)) is not None:
+            raise ExportError(
+                path.relative_to(artifact).as_posix(),
+                f"would hold a path of this machine: {needle.decode()}",
+                "This is a fault of model-export: a normalisation pass is missing",
+            )
+
+
+def _first_found(path: Path, needles: tuple[bytes, ...]) -> bytes | None:
+    # What a needle needs of the chunk before, if it lies across two.
+    overlap = max(map(len, needles), default=1) - 1
+    kept = b""
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            window = kept + chunk
+            for needle in needles:
+                if needle in window:
+                    return needle
+            kept = window[-overlap:] if overlap else b""
+    return None

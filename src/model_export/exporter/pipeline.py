@@ -18,6 +18,7 @@ from model_export.exporter.checkpoint import (
     open_checkpoint,
 )
 from model_export.exporter.components import Component, build_components
+from model_export.exporter.dynamic_shapes import check_input_names
 from model_export.exporter.errors import ExportError
 from model_export.exporter.leaks import build_paths, check_no_leak
 from model_export.exporter.samples import build_sample_inputs
@@ -49,6 +50,7 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path) -> Manifest
     with _step("find the components"):
         inputs = build_sample_inputs(model, tokenizer, spec)
         components = build_components(model, inputs, spec)
+        check_input_names(spec, [component.inputs for component in components])
     programs = {}
     for component in components:
         with _step(f"export {component.name}"):

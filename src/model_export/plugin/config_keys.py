@@ -23,6 +23,11 @@ class ConfigKey:
     choices: Tuple[str, ...] = ()
 
 
+# The backends say why (`strict_mode.py`, `onnx/backend.py`), and check again.
+_WITHOUT_STRICT = ("onnx", "openvino")
+LOWEST_OPSET = 18
+HIGHEST_OPSET = 25
+
 CONFIG_KEYS: Mapping[str, ConfigKey] = MappingProxyType(
     {
         key.name: key
@@ -43,7 +48,13 @@ CONFIG_KEYS: Mapping[str, ConfigKey] = MappingProxyType(
                 "Turn shape guards that can't be proved into runtime asserts; most language models "
                 "need it with bounded dimensions.",
             ),
-            ConfigKey("opset_version", "int", None, "ONNX opset; None: the newest.", ("onnx",)),
+            ConfigKey(
+                "opset_version",
+                "int",
+                None,
+                "ONNX opset, 18 to 25; None: the engine's own, 20.",
+                ("onnx",),
+            ),
             ConfigKey("optimize", "bool", True, "Run onnxscript's optimiser.", ("onnx",)),
             ConfigKey(
                 "ort_fusions",
@@ -206,6 +217,19 @@ def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
             "config['ort_fusions']",
             "needs optimize=True",
             "Remove 'optimize': False or the fusions",
+        )
+    if checked["strict"] and export_format in _WITHOUT_STRICT:
+        raise SpecError(
+            "config['strict']",
+            f"is True, which the engine can't do for {export_format}",
+            "Remove it",
+        )
+    opset = checked.get("opset_version")
+    if opset is not None and not LOWEST_OPSET <= opset <= HIGHEST_OPSET:
+        raise SpecError(
+            "config['opset_version']",
+            f"is {opset}, which the engine doesn't write",
+            f"Choose one from {LOWEST_OPSET} to {HIGHEST_OPSET}",
         )
     return str(export_format), checked
 

@@ -8,10 +8,13 @@ from dataclasses import dataclass
 from typing import Iterable, Tuple
 
 from pants.backend.python.subsystems.setup import PythonSetup
+from pants.backend.python.target_types import PexLayout
+from pants.backend.python.util_rules.interpreter_constraints import InterpreterConstraints
 from pants.backend.python.util_rules.pex import PexRequest, VenvPex, VenvPexRequest
 from pants.backend.python.util_rules.pex_environment import PexEnvironment
 from pants.backend.python.util_rules.pex_requirements import (
-    PexRequirements,
+    EntireLockfile,
+    Lockfile,
     Resolve,
     is_probably_pex_json_lockfile,
 )
@@ -21,6 +24,7 @@ from pants.engine.fs import DigestContents, PathGlobs
 from pants.engine.rules import Get, collect_rules, rule
 from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
+from pants.util.strutil import path_safe
 
 from model_export.plugin.field_errors import SpecError, TargetError, nearest
 from model_export.plugin.hash_lock import LockedRequirement, LockError, parse_hash_lock
@@ -109,11 +113,12 @@ class ProcessVenvRequest:
 
 
 @rule(desc="Install the resolve of an export", level=LogLevel.DEBUG)
-async def process_venv(request: ProcessVenvRequest, pex_environment: PexEnvironment) -> VenvPex:
-    # Pants 2.17.1 can't take a subset of a requirements-style lock; all of it works.
-    requirements = PexRequirements(
-        from_superset=Resolve(request.resolve, use_entire_lockfile=True),
-        description_of_origin=f"the resolve `{request.resolve}`",
+async def process_venv(
+    request: ProcessVenvRequest, pex_environment: PexEnvironment, python_setup: PythonSetup
+) -> VenvPex:
+    lockfile = await Get(Lockfile, Resolve(request.resolve, use_entire_lockfile=True))
+    constraints = python_setup.resolves_to_interpreter_constraints.get(
+        request.resolve, python_setup.interpreter_constraints
     )
     environment = dataclasses.replace(
         pex_environment, path=_PROCESS_PATH, subprocess_environment_dict=PROCESS_ENVIRONMENT
@@ -121,10 +126,14 @@ async def process_venv(request: ProcessVenvRequest, pex_environment: PexEnvironm
     return await Get(
         VenvPex,
         VenvPexRequest(
+            # To the letter what `python_tests` of this resolve ask for (`get_repository_pex` of
+            # Pants 2.17.1, with `run_against_entire_lockfile`), so that 5 GB are installed once.
             PexRequest(
-                output_filename=f"{request.resolve}.pex",
+                output_filename=f"{path_safe(request.resolve)}_lockfile.pex",
                 internal_only=True,
-                requirements=requirements,
+                requirements=EntireLockfile(lockfile),
+                interpreter_constraints=InterpreterConstraints(constraints),
+                layout=PexLayout.PACKED,
                 description=f"Install the resolve {request.resolve}",
             ),
             environment.in_sandbox(working_directory=None),

@@ -1,11 +1,13 @@
 """What an export costs beside the plain script that calls `transformers.exporters` directly.
 
-    ./pants run benchmarks:export_overhead -- CHECKPOINT_FOLDER
+    ./pants run benchmarks:export_overhead                 # ONNX; SmolLM2
+    ./pants run benchmarks:export_overhead_openvino        # or _dynamo, _executorch
+    ./pants run benchmarks:export_overhead -- --checkpoint FOLDER
 
 Both export prefill and multi-token decode of a generating checkpoint, in processes of their own,
 one after the other: the script through `export_for_generation` and `save_pretrained`, ours through
 the export process as the plugin starts it. Prints the cost of both and their ratio, and whether the
-graphs are equal. A second target runs it in the openvino resolve.
+graphs are equal.
 """
 
 from __future__ import annotations
@@ -48,12 +50,19 @@ _OWN_CONFIG: dict[str, dict[str, Any]] = {
     },
     "openvino": {"compress_to_fp16": False, "stateful": True},
 }
+# A dependency of the benchmark's target, beside the sources.
+_SMOLLM2 = Path(__file__).resolve().parent.parent / "targets" / "smollm2"
 _TEXTS = ("Hello, world! How are you today?", "Hi there")
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("checkpoint", type=Path, help="a folder with config.json and safetensors")
+    parser.add_argument(
+        "--checkpoint",
+        type=Path,
+        default=_SMOLLM2,
+        help="a folder with config.json and safetensors; default: that of targets:smollm2",
+    )
     parser.add_argument("--format", help="default: the format that this resolve has")
     parser.add_argument("--keep", type=Path, help="leave artifacts and logs in this folder")
     options = parser.parse_args()
@@ -105,7 +114,10 @@ def _compare(export_format: str, checkpoint: Path, folder: Path) -> int:
     comparison = Path(__file__).with_name("graph_equality.py")
     return subprocess.run(
         [sys.executable, comparison, export_format, folder / "plain", folder / "artifact"],
-        env={"PYTHONPATH": ":".join(path for path in sys.path if path), "CI": "true"},
+        env={
+            "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
+            "CI": "true",
+        },
         check=False,
     ).returncode
 

@@ -24,6 +24,11 @@ class ChildFailed(RuntimeError):
     """A measured process that ended with an error; the message has its last lines."""
 
 
+def import_path() -> str:
+    """PYTHONPATH for a child that imports what this process can, from whatever folder it runs in."""
+    return os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
+
+
 def measure(arguments: Sequence[str], cwd: Path, log: Path) -> Cost:
     """Run this interpreter with `arguments` in `cwd`, its output going to `log`.
 
@@ -31,7 +36,7 @@ def measure(arguments: Sequence[str], cwd: Path, log: Path) -> Cost:
     """
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(path for path in sys.path if path),
+        "PYTHONPATH": import_path(),
         "HF_HUB_OFFLINE": "1",
         "CI": "true",
     }

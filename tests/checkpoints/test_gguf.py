@@ -146,7 +146,7 @@ def test_same_bytes_from_another_folder_and_process(
     (elsewhere / "renamed.gguf").write_bytes(source.read_bytes())
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
         "PYTHONHASHSEED": "5",
         "OMP_NUM_THREADS": "1",
         "ATEN_CPU_CAPABILITY": "default",

@@ -137,7 +137,7 @@ def test_same_bytes_at_each_cpu_level(made: Path, tmp_path: Path, level: str, th
     """Beside the machine's own level, at which `made` was made, in another order and process."""
     environment = {
         **os.environ,
-        "PYTHONPATH": os.pathsep.join(sys.path),
+        "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
         "ATEN_CPU_CAPABILITY": level,
         "PYTHONHASHSEED": threads,
     }
@@ -307,7 +307,10 @@ def test_command_line(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", random_weights.__name__, "config", "1", "out"],
         cwd=tmp_path,
-        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        env={
+            **os.environ,
+            "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path),
+        },
         capture_output=True,
         text=True,
     )

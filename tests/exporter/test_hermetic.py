@@ -24,7 +24,7 @@ def _run(code: str, cwd: Path, **environment: str) -> subprocess.CompletedProces
         [sys.executable, "-c", _PRELUDE + code],
         cwd=cwd,
         env={
-            "PYTHONPATH": os.pathsep.join(filter(None, sys.path)),
+            "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
             "PATH": os.environ.get("PATH", ""),
             **environment,
         },

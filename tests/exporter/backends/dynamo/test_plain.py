@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 from pathlib import Path
@@ -37,7 +38,7 @@ def test_fresh_process_computes_what_the_model_computes(tmp_path: Path) -> None:
     subprocess.run(
         [sys.executable, "-c", _RUN_ALONE, str(tmp_path)],
         check=True,
-        env={"PYTHONPATH": ":".join(filter(None, sys.path))},
+        env={"PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path)},
     )
     for name, inputs in samples.items():
         with torch.no_grad():

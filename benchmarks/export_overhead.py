@@ -114,10 +114,7 @@ def _compare(export_format: str, checkpoint: Path, folder: Path) -> int:
     comparison = Path(__file__).with_name("graph_equality.py")
     return subprocess.run(
         [sys.executable, comparison, export_format, folder / "plain", folder / "artifact"],
-        env={
-            "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
-            "CI": "true",
-        },
+        env={"PYTHONPATH": import_path(), "CI": "true"},
         check=False,
     ).returncode
 

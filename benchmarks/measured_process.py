@@ -25,7 +25,7 @@ class ChildFailed(RuntimeError):
 
 
 def import_path() -> str:
-    """PYTHONPATH for a child that imports what this process can, from whatever folder it runs in."""
+    """PYTHONPATH for a child, in any folder, that imports what this process can."""
     return os.pathsep.join(os.path.abspath(path) for path in sys.path if path)
 
 

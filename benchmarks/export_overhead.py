@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.graph_equality import COMPARABLE
-from benchmarks.measured_process import Cost, measure
+from benchmarks.measured_process import Cost, import_path, measure
 
 from model_export.spec import CheckpointOrigin, ExportRequest, ExportSpec, Toolchain
 

@@ -10,6 +10,10 @@ from pathlib import Path
 
 import pytest
 
+from model_export.exporter import hermetic
+
+_SOURCES = Path(hermetic.__file__).resolve().parents[2]
+
 _PRELUDE = """
 import json, os, socket, sys, tempfile
 from pathlib import Path
@@ -24,7 +28,7 @@ def _run(code: str, cwd: Path, **environment: str) -> subprocess.CompletedProces
         [sys.executable, "-c", _PRELUDE + code],
         cwd=cwd,
         env={
-            "PYTHONPATH": os.pathsep.join(os.path.abspath(path) for path in sys.path if path),
+            "PYTHONPATH": str(_SOURCES),
             "PATH": os.environ.get("PATH", ""),
             **environment,
         },

@@ -16,6 +16,7 @@ from model_export.exporter.backends.openvino.shared_weights import share_weights
 from model_export.exporter.backends.openvino.stable_names import make_names_stable
 from model_export.exporter.backends.openvino.static_axes import fix_static_axes
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
+from model_export.exporter.mapped_weights import release_mapped_pages
 from model_export.exporter.strict_mode import refuse_strict
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
@@ -44,6 +45,7 @@ class OpenVINOBackend:
         self, name: str, module: torch.nn.Module, inputs: dict[str, Any], spec: ExportSpec
     ) -> OpenVINOProgram:
         """Export one component; its constants share the module's memory."""
+        release_mapped_pages(tensor.data_ptr() for tensor in module.state_dict().values())
         shapes = build_dynamic_shapes(module, inputs, spec)
         model = export_program(module, inputs, spec.config, shapes.tree)
         fix_static_axes(model, inputs, shapes.dynamic_axes)

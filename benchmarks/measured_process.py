@@ -37,6 +37,8 @@ def measure(arguments: Sequence[str], cwd: Path, log: Path) -> Cost:
     environment = {
         **os.environ,
         "PYTHONPATH": import_path(),
+        # ExecuTorch calls flatc, which lies there (1.3.1).
+        "PATH": os.pathsep.join((os.path.join(sys.prefix, "bin"), os.environ.get("PATH", ""))),
         "HF_HUB_OFFLINE": "1",
         "CI": "true",
     }

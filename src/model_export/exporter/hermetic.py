@@ -29,7 +29,6 @@ FIXED_VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "TOKENIZERS_PARALLELISM": "false",
-    "PYTHONDONTWRITEBYTECODE": "1",
     "LC_ALL": "C.UTF-8",
     "LANG": "C.UTF-8",
     "TZ": "UTC",

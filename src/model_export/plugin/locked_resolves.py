@@ -32,8 +32,8 @@ from model_export.spec import Toolchain
 
 # The whole environment of our processes; the export process fixes the rest itself. A PEX venv's
 # shim would else export the LANG and LC_ALL of whoever started Pants over it (2.17.1). Bytecode may
-# be written: the venv lies in a cache that outlives the process, and compiling torch and transformers
-# anew costs each export 9 s.
+# be written: the venv lies in a cache that outlives the process, and compiling all of torch and
+# transformers anew costs each export 9 s.
 PROCESS_ENVIRONMENT = FrozenDict(
     {
         "LANG": "C.UTF-8",

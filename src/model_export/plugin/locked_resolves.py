@@ -127,8 +127,9 @@ async def process_venv(
     return await Get(
         VenvPex,
         VenvPexRequest(
-            # To the letter what `python_tests` of this resolve ask for (`get_repository_pex` of
-            # Pants 2.17.1, with `run_against_entire_lockfile`), so that 5 GB are installed once.
+            # The request that `python_tests` of this resolve make (`get_repository_pex`, Pants
+            # 2.17.1). The installed wheels are shared; the PEX isn't: as a venv it is built with
+            # `--venv --seed`, in a process of its own.
             PexRequest(
                 output_filename=f"{path_safe(request.resolve)}_lockfile.pex",
                 internal_only=True,

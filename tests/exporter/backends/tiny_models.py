@@ -24,6 +24,14 @@ _TRACE_KEYS = {
     "prefer_deferred_runtime_asserts_over_guards": False,
 }
 _DEFAULTS: dict[str, dict[str, Any]] = {
+    "dynamo": _TRACE_KEYS,
+    "executorch": {
+        **_TRACE_KEYS,
+        "backend": "xnnpack",
+        "alloc_graph_input": True,
+        "alloc_graph_output": True,
+        "alloc_mutable_buffers": True,
+    },
     "onnx": {
         **_TRACE_KEYS,
         "opset_version": None,
@@ -92,16 +100,14 @@ def make_spec(export_format: str, config: dict[str, Any], **fields: Any) -> Expo
     return ExportSpec(export_format, {**_DEFAULTS[export_format], **config}, **fields)
 
 
-def generation_spec(
-    export_format: str, config: dict[str, Any], components: tuple[str, ...] | None = None
-) -> ExportSpec:
+def generation_spec(export_format: str, config: dict[str, Any], **fields: Any) -> ExportSpec:
     """Dynamic, for generation, with a decode graph that takes several tokens."""
     return make_spec(
         export_format,
         {"dynamic": True, **config},
         for_generation=True,
         multi_token_decode=True,
-        components=components,
+        **fields,
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from exporter.backends.dynamo.traced_specs import make_spec
+from exporter.backends.tiny_models import make_spec
 from model_export.exporter.backends.dynamo import BACKEND
 from model_export.exporter.errors import ExportError
 

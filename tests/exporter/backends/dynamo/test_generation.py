@@ -11,11 +11,11 @@ from torch.utils import _pytree as pytree
 from transformers import Qwen3ForCausalLM, StaticCache
 from transformers.exporters.exporter_dynamo import register_pytree_node
 
-from exporter.backends.dynamo.traced_specs import decode_spec
 from exporter.backends.tiny_models import (
     HEAD_DIM,
     KV_HEADS,
     export,
+    generation_spec,
     greedy,
     left_padded,
     positions_of,
@@ -38,7 +38,7 @@ def growing(
     model: Qwen3ForCausalLM, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[ComponentRecord, Path]:
     folder = tmp_path_factory.mktemp("growing")
-    records = export(model, left_padded(2, 8, 3), decode_spec("dynamo"), folder)
+    records = export(model, left_padded(2, 8, 3), generation_spec("dynamo", {}), folder)
     return records["decode"], folder
 
 
@@ -86,8 +86,9 @@ def test_record_names_what_the_graph_takes_and_gives(
 
 @pytest.fixture(scope="module")
 def static(model: Qwen3ForCausalLM, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    spec = decode_spec(
+    spec = generation_spec(
         "dynamo",
+        {},
         generation_config={"cache_implementation": "static", "max_cache_len": CACHE_LENGTH},
     )
     folder = tmp_path_factory.mktemp("static")

@@ -9,8 +9,7 @@ from pathlib import Path
 
 import torch
 
-from exporter.backends.dynamo.traced_specs import make_spec
-from exporter.backends.tiny_models import export, left_padded, tiny_bert
+from exporter.backends.tiny_models import export, left_padded, make_spec, tiny_bert
 
 _RUN_ALONE = """
 import sys

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import torch
 
-from exporter.backends.dynamo.traced_specs import decode_spec
-from exporter.backends.tiny_models import tiny_qwen3
+from exporter.backends.tiny_models import generation_spec, tiny_qwen3
 from exporter.backends.two_builds import build_twice
 from model_export.exporter.backends.dynamo.portable import remove_build_traces
 
 
 def test_two_builds_are_equal(tmp_path: Path) -> None:
-    spec = decode_spec("dynamo", components=("prefill", "decode"))
+    spec = generation_spec("dynamo", {}, components=("prefill", "decode"))
     one, another = build_twice(tiny_qwen3(), spec, tmp_path)
     assert {file.path for file in one} > {"prefill.pt2", "decode.pt2", "manifest.copy.json"}
     assert one == another

@@ -11,7 +11,7 @@ from executorch.runtime import Runtime
 from transformers.exporters import ExecutorchConfig, ExecutorchExporter
 from transformers.exporters.exporter_executorch import _dim_floor
 
-from exporter.backends.dynamo.traced_specs import make_spec
+from exporter.backends.tiny_models import make_spec
 from model_export.exporter.backends.executorch import BACKEND
 from model_export.exporter.backends.executorch.backend import ExecutorchComponent
 from model_export.exporter.backends.executorch.flatc import use_packaged_flatc

@@ -10,13 +10,13 @@ import torch
 from executorch.runtime import Runtime
 from transformers import Qwen3ForCausalLM
 
-from exporter.backends.dynamo.traced_specs import decode_spec
 from exporter.backends.executorch.one_layer import one_layer_qwen3
 from exporter.backends.tiny_models import (
     HEAD_DIM,
     KV_HEADS,
     VOCABULARY,
     export,
+    generation_spec,
     greedy,
     left_padded,
     positions_of,
@@ -38,7 +38,7 @@ def growing(
     model: Qwen3ForCausalLM, tmp_path_factory: pytest.TempPathFactory
 ) -> tuple[ComponentRecord, Any]:
     folder = tmp_path_factory.mktemp("growing")
-    records = export(model, left_padded(2, 8, 3), decode_spec("executorch"), folder)
+    records = export(model, left_padded(2, 8, 3), generation_spec("executorch", {}), folder)
     return records["decode"], _method(folder / "decode.pte")
 
 
@@ -91,8 +91,9 @@ def test_record_agrees_with_the_file(growing: tuple[ComponentRecord, Any]) -> No
 
 
 def test_static_cache_comes_out_updated(model: Qwen3ForCausalLM, tmp_path: Path) -> None:
-    spec = decode_spec(
+    spec = generation_spec(
         "executorch",
+        {},
         generation_config={"cache_implementation": "static", "max_cache_len": CACHE_LENGTH},
     )
     record = export(model, left_padded(2, 8, 3), spec, tmp_path)["decode"]

@@ -7,8 +7,7 @@ from pathlib import Path
 import torch
 from executorch.runtime import Runtime
 
-from exporter.backends.dynamo.traced_specs import make_spec
-from exporter.backends.tiny_models import export, left_padded, tiny_bert
+from exporter.backends.tiny_models import export, left_padded, make_spec, tiny_bert
 
 
 def test_bert_at_the_traced_shape_and_at_others(tmp_path: Path) -> None:

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from exporter.backends.dynamo.traced_specs import decode_spec
 from exporter.backends.executorch.one_layer import one_layer_qwen3
+from exporter.backends.tiny_models import generation_spec
 from exporter.backends.two_builds import build_twice
 
 
 def test_two_builds_are_equal(tmp_path: Path) -> None:
-    one, another = build_twice(one_layer_qwen3(), decode_spec("executorch"), tmp_path)
+    one, another = build_twice(one_layer_qwen3(), generation_spec("executorch", {}), tmp_path)
     assert {file.path for file in one} > {"decode.pte", "manifest.copy.json"}
     assert one == another

@@ -68,6 +68,19 @@ class CheckpointRecord:
 
 
 @dataclass(frozen=True)
+class VerificationRecord:
+    """What verification said before the artifact was handed out.
+
+    `status` is "passed", "skipped" (the target has `skip_verify=True`) or "pending" (the export
+    process alone has run). `tolerance` are the bounds that it passed with. Measured differences
+    vary with the CPU and aren't part of an artifact: they are in the test's report.
+    """
+
+    status: str = "pending"
+    tolerance: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
 class Manifest:
     """All of `manifest.json`: what went in and what came out.
 
@@ -83,6 +96,7 @@ class Manifest:
     engine: Mapping[str, str]
     components: Tuple[ComponentRecord, ...]
     files: Tuple[FileRecord, ...]
+    verification: VerificationRecord = field(default_factory=VerificationRecord)
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> str:
@@ -114,6 +128,7 @@ class Manifest:
                 engine=document["engine"],
                 components=tuple(_component(item) for item in document["components"]),
                 files=_files(document["files"]),
+                verification=VerificationRecord(**document.get("verification", {})),
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ManifestError(f"{MANIFEST_FILE} is damaged ({error!r}): export again.") from error

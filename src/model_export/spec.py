@@ -28,6 +28,7 @@ TENSOR_DTYPES = (
     "float64",
 )
 GENERATION_COMPONENTS = (
+    "encoder",
     "prefill",
     "decode",
     "image_encoder",

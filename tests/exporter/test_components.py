@@ -15,7 +15,7 @@ from transformers import (
     T5Config,
     T5ForConditionalGeneration,
 )
-from transformers.exporters.utils import get_leaf_tensors
+from transformers.exporters.utils import decompose_for_generation, get_leaf_tensors
 
 from model_export.exporter.components import build_components, capture_generation_config
 from model_export.exporter.errors import ExportError
@@ -62,7 +62,8 @@ def test_generation_components(changes: dict[str, Any], names: list[str]) -> Non
     assert _names(_llama(), _spec(for_generation=True, **changes)) == names
 
 
-def test_an_encoder_decoder_keeps_its_prefill() -> None:
+def _t5() -> T5ForConditionalGeneration:
+    torch.manual_seed(0)
     config = T5Config(
         vocab_size=64,
         d_model=32,
@@ -72,9 +73,32 @@ def test_an_encoder_decoder_keeps_its_prefill() -> None:
         num_heads=2,
         decoder_start_token_id=0,
     )
-    model = T5ForConditionalGeneration(config).eval()
-    names = _names(model, _spec(for_generation=True, multi_token_decode=True))
-    assert names == ["prefill", "decode"]
+    return T5ForConditionalGeneration(config).eval()
+
+
+def test_an_encoder_decoder_has_its_encoder_and_keeps_its_prefill() -> None:
+    names = _names(_t5(), _spec(for_generation=True, multi_token_decode=True))
+    assert names == ["encoder", "prefill", "decode"]
+
+
+def test_the_encoder_makes_what_the_prefill_takes() -> None:
+    model, spec = _t5(), _spec(for_generation=True)
+    inputs = build_sample_inputs(model, None, spec)
+    encoder, prefill, _ = build_components(model, inputs, spec)
+    with torch.no_grad():
+        hidden = encoder.module(**encoder.inputs).last_hidden_state
+    torch.testing.assert_close(hidden, prefill.inputs["encoder_outputs"].last_hidden_state)
+
+
+def test_upstream_still_captures_no_encoder() -> None:
+    """transformers 5.24.0. If this fails, `captured_encoder` is no longer needed."""
+    model, spec = _t5(), _spec(for_generation=True)
+    inputs = build_sample_inputs(model, None, spec)
+    config = capture_generation_config(model, spec)
+    assert list(decompose_for_generation(model, inputs, generation_config=config)) == [
+        "prefill",
+        "decode",
+    ]
 
 
 def test_captured_floats_and_ids_are_blank() -> None:

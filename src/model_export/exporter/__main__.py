@@ -1,4 +1,4 @@
-"""`python -m model_export.exporter REQUEST CHECKPOINT ARTIFACT`: the export process.
+"""`python -m model_export.exporter REQUEST CHECKPOINT ARTIFACT PROBE`: the export process.
 
 Exit code 0, or 1 with one line at the end of stderr that says what to do.
 """
@@ -16,14 +16,14 @@ from model_export.spec import ExportRequest
 
 def main(argv: list[str]) -> int:
     """Run the export that the request file asks for."""
-    request_file, checkpoint, artifact = map(Path, argv)
+    request_file, checkpoint, artifact, probe = map(Path, argv)
     guard = hermetic.enter(Path.cwd() / ".private")
     try:
         request = ExportRequest.from_json(request_file.read_text(encoding="utf-8"))
         # Imported after the environment is fixed: torch reads it while it loads.
         from model_export.exporter.pipeline import run_export
 
-        run_export(request, checkpoint, artifact)
+        run_export(request, checkpoint, artifact, probe)
         guard.raise_if_used()
     except ExportError as error:
         if error.__cause__ is not None:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,6 +14,7 @@ from transformers.exporters.utils import decompose_for_generation, get_leaf_tens
 
 from model_export.exporter.errors import ExportError
 from model_export.exporter.mapped_weights import bounded_residency
+from model_export.exporter.sliding_static_cache import full_length_windows
 from model_export.spec import ExportSpec
 
 # Integer inputs of a decode step that hold what `generate` chose while it was captured.
@@ -31,13 +33,23 @@ class Component:
 def build_components(
     model: PreTrainedModel, inputs: dict[str, Any], spec: ExportSpec
 ) -> tuple[Component, ...]:
-    """The components that `spec` asks for, in the engine's order.
+    """The components that `spec` asks for, in the order in which they run, ready to be traced.
 
     A plain export has one, `model`, traced on `inputs` themselves. For generation the engine runs
     `model.generate(**inputs)` once and keeps what each stage was called with.
 
     Raises ExportError if the model can't generate or doesn't have a component that `spec` names.
     """
+    return tuple(
+        Component(part.name, part.module, _independent_of_computation(part.name, part.inputs))
+        for part in capture_components(model, inputs, spec)
+    )
+
+
+def capture_components(
+    model: PreTrainedModel, inputs: dict[str, Any], spec: ExportSpec
+) -> tuple[Component, ...]:
+    """As `build_components`, with the inputs as they were computed."""
     if not spec.for_generation:
         return (Component("model", model, dict(inputs)),)
     if not model.can_generate():
@@ -46,19 +58,46 @@ def build_components(
             f"is set, but {type(model).__name__} can't generate",
             "Remove it, or name a generating class in `architecture`",
         )
-    with bounded_residency(model):
+    with full_length_windows(), bounded_residency(model), captured_encoder(model) as encoder:
         stages = decompose_for_generation(
             model,
             inputs,
             generation_config=capture_generation_config(model, spec),
             multi_token_decode=spec.multi_token_decode,
         )
+    stages = {**encoder, **stages}
     chosen = _choose(tuple(stages), model, spec)
     return tuple(
-        Component(name, module, _independent_of_computation(name, kwargs))
+        Component(name, module, dict(kwargs))
         for name, (module, kwargs) in stages.items()
         if name in chosen
     )
+
+
+@contextmanager
+def captured_encoder(
+    model: PreTrainedModel,
+) -> Iterator[dict[str, tuple[torch.nn.Module, dict[str, Any]]]]:
+    """While the block generates: `{"encoder": (module, kwargs)}` of an encoder-decoder's encoder.
+
+    transformers 5.24.0: `generate` runs the encoder before the forward pass that the engine
+    captures, so that its stages take `encoder_outputs` and none of them makes it. Empty for other
+    models.
+    """
+    found: dict[str, tuple[torch.nn.Module, dict[str, Any]]] = {}
+    if not model.config.is_encoder_decoder:
+        yield found
+        return
+    encoder = model.get_encoder()
+
+    def keep(module: torch.nn.Module, _: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        found.setdefault("encoder", (module, copy.deepcopy(kwargs)))
+
+    handle = encoder.register_forward_pre_hook(keep, with_kwargs=True)
+    try:
+        yield found
+    finally:
+        handle.remove()
 
 
 def capture_generation_config(model: PreTrainedModel, spec: ExportSpec) -> GenerationConfig:
@@ -107,7 +146,7 @@ def _independent_of_computation(name: str, inputs: Mapping[str, Any]) -> dict[st
     would the artifact. Tracing needs shapes and dtypes only. Masks, positions and counters are
     integers or booleans that follow from the sample inputs, and stay.
     """
-    if name in ("model", "prefill"):
+    if name in ("model", "encoder", "prefill"):
         return dict(inputs)
     for leaf, tensor in get_leaf_tensors(dict(inputs)).items():
         if tensor.is_floating_point() or leaf in _GENERATED_IDS:

@@ -21,6 +21,7 @@ from model_export.exporter.components import Component, build_components
 from model_export.exporter.dynamic_shapes import check_input_names
 from model_export.exporter.errors import ExportError
 from model_export.exporter.leaks import build_paths, check_no_leak
+from model_export.exporter.probe import record_probe
 from model_export.exporter.samples import build_sample_inputs
 from model_export.manifest import (
     MANIFEST_FILE,
@@ -34,8 +35,10 @@ from model_export.spec import ExportRequest, ExportSpec
 _COMMON_PACKAGES = ("torch", "transformers")
 
 
-def run_export(request: ExportRequest, folder: Path, artifact: Path) -> Manifest:
+def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path) -> Manifest:
     """Export the checkpoint in `folder` as `request` says; fill `artifact`, return its manifest.
+
+    `probe` is filled with what the eager model says, for the verifier.
 
     Raises ExportError, with the field or file at fault, when that can't be done.
     """
@@ -51,6 +54,8 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path) -> Manifest
         inputs = build_sample_inputs(model, tokenizer, spec)
         components = build_components(model, inputs, spec)
         check_input_names(spec, [component.inputs for component in components])
+    with _step("record the probe"):
+        record_probe(model, tokenizer, inputs, spec, probe)
     programs = {}
     for component in components:
         with _step(f"export {component.name}"):

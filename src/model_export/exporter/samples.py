@@ -23,6 +23,11 @@ DEFAULT_TEXTS = ("Hello, world! How are you today?", "Hi there")
 BATCH = 2
 SEQUENCE = 8
 PADDING = 3  # On the left of the second sequence.
+# Inputs that hold token ids, and the mask that marks their padding.
+PADDING_NAMES = (
+    ("input_ids", "attention_mask"),
+    ("decoder_input_ids", "decoder_attention_mask"),
+)
 
 
 def build_sample_inputs(

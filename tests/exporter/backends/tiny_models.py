@@ -6,7 +6,17 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from transformers import BertConfig, BertModel, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
+from transformers import (
+    BartConfig,
+    BartForConditionalGeneration,
+    BertConfig,
+    BertModel,
+    Gemma3ForCausalLM,
+    Gemma3TextConfig,
+    PreTrainedModel,
+    Qwen3Config,
+    Qwen3ForCausalLM,
+)
 
 from model_export.exporter.backend import load_backend
 from model_export.exporter.components import build_components
@@ -79,6 +89,48 @@ def tiny_bert() -> BertModel:
     return BertModel(config).eval()
 
 
+def tiny_gemma3() -> Gemma3ForCausalLM:
+    """A decoder whose first layer sees eight positions back, and whose second sees all."""
+    torch.manual_seed(0)
+    config = Gemma3TextConfig(
+        hidden_size=64,
+        intermediate_size=128,
+        num_hidden_layers=LAYERS,
+        num_attention_heads=4,
+        num_key_value_heads=KV_HEADS,
+        head_dim=HEAD_DIM,
+        vocab_size=VOCABULARY,
+        max_position_embeddings=256,
+        sliding_window=8,
+        layer_types=["sliding_attention", "full_attention"],
+        pad_token_id=0,
+    )
+    model = Gemma3ForCausalLM(config).eval()
+    model.generation_config.eos_token_id = None
+    return model
+
+
+def tiny_bart() -> BartForConditionalGeneration:
+    """An encoder-decoder of one layer each; float32, same every time."""
+    torch.manual_seed(0)
+    config = BartConfig(
+        d_model=32,
+        encoder_layers=1,
+        decoder_layers=1,
+        encoder_attention_heads=2,
+        decoder_attention_heads=2,
+        encoder_ffn_dim=64,
+        decoder_ffn_dim=64,
+        vocab_size=VOCABULARY,
+        max_position_embeddings=64,
+        pad_token_id=0,
+        forced_eos_token_id=None,
+    )
+    model = BartForConditionalGeneration(config).eval()
+    model.generation_config.eos_token_id = None
+    return model
+
+
 def left_padded(batch: int, sequence: int, padding: int, seed: int = 0) -> dict[str, torch.Tensor]:
     """Token ids and mask (batch, sequence), all but the first row padded on the left."""
     generator = torch.Generator().manual_seed(seed)
@@ -105,9 +157,7 @@ def generation_spec(export_format: str, config: dict[str, Any], **fields: Any) -
     return make_spec(
         export_format,
         {"dynamic": True, **config},
-        for_generation=True,
-        multi_token_decode=True,
-        **fields,
+        **{"for_generation": True, "multi_token_decode": True, **fields},
     )
 
 

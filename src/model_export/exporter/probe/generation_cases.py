@@ -1,0 +1,158 @@
+"""Greedy generations of the eager model: tokens, the logits behind them, the cache's shapes."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
+from transformers.exporters.utils import get_leaf_tensors
+
+from model_export.exporter.components import capture_generation_config
+from model_export.exporter.mapped_weights import bounded_residency
+from model_export.exporter.probe.prompts import prompts_for
+from model_export.exporter.probe.tensors import ProbeTensors
+from model_export.probe import GenerationCase, GraphCase
+from model_export.spec import ExportSpec
+
+# What `generate` may keep of the model's own settings; all others change what is chosen.
+_KEPT_SETTINGS = (
+    "bos_token_id",
+    "cache_config",
+    "cache_implementation",
+    "decoder_start_token_id",
+    "max_cache_len",
+    "pad_token_id",
+)
+_CACHE = "cache."
+
+
+@dataclass(frozen=True)
+class _Eager:
+    tokens: torch.Tensor
+    logits: torch.Tensor
+    cache_shapes: dict[str, tuple[tuple[int, ...], ...]]
+
+
+def record_generation_cases(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    inputs: Mapping[str, Any],
+    spec: ExportSpec,
+    graphs: Sequence[GraphCase],
+    tensors: ProbeTensors,
+) -> Iterator[GenerationCase]:
+    """What the eager model generates greedily for three prompts (see `prompts_for`).
+
+    `inputs` are the sample inputs that the graphs were traced with, `graphs` the calls of these.
+    None if the graphs aren't enough to generate with.
+    """
+    traced = {case.component: case for case in graphs if case.traced}
+    if not _complete(model, spec, tuple(traced)):
+        return
+    padded = "prefill" in traced or any(
+        name.startswith("attention_mask") for name in traced["decode"].inputs
+    )
+    static = spec.generation_config.get("cache_implementation") == "static"
+    for prompt in prompts_for(model, tokenizer, inputs, spec, padded):
+        eager = _generate(model, prompt.inputs, prompt.steps, spec)
+        yield GenerationCase(
+            prompt.name,
+            tensors.add(dict(prompt.inputs)),
+            prompt.chunks,
+            tensors.add({"tokens": eager.tokens})["tokens"],
+            tensors.add({"logits": eager.logits})["logits"],
+            # A window's own static cache is replaced by one of full length (sliding_static_cache).
+            _fixed_shapes(traced["decode"], tensors, prompt.steps)
+            if static
+            else eager.cache_shapes,
+        )
+
+
+def _fixed_shapes(
+    decode: GraphCase, tensors: ProbeTensors, steps: int
+) -> dict[str, tuple[tuple[int, ...], ...]]:
+    """The shapes that a static cache has all the time, batch left out."""
+    shapes = {name: tensors.shape(key) for name, key in decode.inputs.items()}
+    return {
+        name: (shape[1:],) * steps
+        for name, shape in shapes.items()
+        if name.startswith(_CACHE) and shape
+    }
+
+
+def _complete(model: PreTrainedModel, spec: ExportSpec, components: tuple[str, ...]) -> bool:
+    """Whether a loop over `components` takes a prompt and any number of tokens after it."""
+    dynamic = spec.config.get("dynamic") or spec.config.get("dynamic_shapes") is not None
+    static_cache = spec.generation_config.get("cache_implementation") == "static"
+    if not dynamic and (spec.multi_token_decode or not static_cache):
+        return False
+    if model.config.is_encoder_decoder:
+        return {"encoder", "prefill", "decode"} == set(components)
+    return (
+        components == ("decode",)
+        if spec.multi_token_decode
+        else (components == ("prefill", "decode"))
+    )
+
+
+def _generate(
+    model: PreTrainedModel, inputs: Mapping[str, torch.Tensor], steps: int, spec: ExportSpec
+) -> _Eager:
+    config = _bare_config(model, spec)
+    config.max_new_tokens = steps
+    config.output_logits = True
+    config.return_dict_in_generate = True
+    with _settings(model, config), bounded_residency(model), _cache_shapes(model) as shapes:
+        # Whisper's own `generate` adds prompts and timestamps of its own to what the graphs do.
+        output = GenerationMixin.generate(model, **inputs, generation_config=config)
+    return _Eager(
+        output.sequences[:, -steps:],
+        torch.stack(output.logits, dim=1).float(),
+        {name: tuple(over_steps) for name, over_steps in shapes.items()},
+    )
+
+
+def _bare_config(model: PreTrainedModel, spec: ExportSpec) -> GenerationConfig:
+    """A config without sampling, penalties, forced or forbidden tokens, or an end."""
+    own = capture_generation_config(model, spec)
+    return GenerationConfig(
+        do_sample=False,
+        num_beams=1,
+        **{
+            name: value
+            for name in _KEPT_SETTINGS
+            if (value := getattr(own, name, None)) is not None
+        },
+    )
+
+
+@contextmanager
+def _settings(model: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
+    """`generate` fills every unset value from the model's own config: keep it out of that."""
+    own = model.generation_config
+    model.generation_config = config
+    try:
+        yield
+    finally:
+        model.generation_config = own
+
+
+@contextmanager
+def _cache_shapes(model: PreTrainedModel) -> Iterator[dict[str, list[tuple[int, ...]]]]:
+    """The shapes of the cache after every forward pass of the block, batch left out, by name."""
+    shapes: dict[str, list[tuple[int, ...]]] = {}
+
+    def keep(_: torch.nn.Module, __: object, output: Any) -> None:
+        for name, tensor in get_leaf_tensors(output).items():
+            if name.startswith(_CACHE) and tensor.ndim > 0:
+                shapes.setdefault(name, []).append(tuple(tensor.shape[1:]))
+
+    handle = model.register_forward_hook(keep)
+    try:
+        yield shapes
+    finally:
+        handle.remove()

@@ -9,7 +9,7 @@ import pytest
 import torch
 from numpy.typing import NDArray
 
-from model_export.exporter.backends.dynamo.loading import empty_cache, load
+from model_export.runtime.graphs.saved_program import empty_cache, load
 from targets.eager import (
     PROMPT,
     PROMPTS,

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_export.manifest import ComponentRecord
+from model_export.runtime.errors import ArtifactError
 
 Array: TypeAlias = "NDArray[Any]"
 
@@ -31,11 +32,41 @@ class Graph(Protocol):
         ...
 
 
-def open_graph(folder: Path, export_format: str, record: ComponentRecord) -> Graph:
-    """Load one component of the artifact in `folder`; imports that format's runtime alone."""
+# Where each format's runtime can put a graph.
+_DEVICES = {
+    "dynamo": ("cpu", "cuda"),
+    "executorch": ("cpu",),
+    "onnx": ("cpu", "cuda"),
+    "openvino": ("cpu",),
+}
+
+
+def open_graph(
+    folder: Path, export_format: str, record: ComponentRecord, device: str = "cpu"
+) -> Graph:
+    """Load one component of the artifact in `folder`; imports that format's runtime alone.
+
+    Raises ArtifactError for a format or device that this runtime doesn't have, and for a file that
+    the format's runtime refuses.
+    """
+    check_device(export_format, device)
     module = importlib.import_module(f"model_export.runtime.graphs.{export_format}")
-    graph: Graph = module.open_graph(folder, record)
+    graph: Graph = module.open_graph(folder, record, device)
     return graph
+
+
+def check_device(export_format: str, device: str) -> None:
+    """Raise ArtifactError unless artifacts of this format run on `device`."""
+    devices = _DEVICES.get(export_format)
+    if devices is None:
+        raise ArtifactError(
+            f"The manifest has the format {export_format!r}; this runtime loads "
+            f"{', '.join(_DEVICES)}."
+        )
+    if device not in devices:
+        raise ArtifactError(
+            f"{export_format} artifacts run on {' or '.join(devices)}, not on {device!r}."
+        )
 
 
 def plain_name(name: str) -> str:

@@ -21,8 +21,8 @@ from exporter.backends.tiny_models import (
     positions_of,
     tiny_qwen3,
 )
-from model_export.exporter.backends.dynamo.loading import empty_cache, load
 from model_export.manifest import ComponentRecord
+from model_export.runtime.graphs.saved_program import empty_cache, load
 
 STEPS = 5
 CACHE_LENGTH = 32

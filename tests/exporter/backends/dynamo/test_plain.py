@@ -17,7 +17,7 @@ from pathlib import Path
 
 import torch
 
-from model_export.exporter.backends.dynamo.loading import load
+from model_export.runtime.graphs.saved_program import load
 
 folder = Path(sys.argv[1])
 forward = load(folder / "model.pt2").module()

@@ -1,0 +1,88 @@
+"""A component as the program that torch.export wrote, run by torch."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import torch
+from torch.utils import _pytree as pytree
+
+from model_export.manifest import ComponentRecord
+from model_export.runtime.errors import ArtifactError
+from model_export.runtime.graph import Array
+from model_export.runtime.graphs.inputs import check_inputs
+from model_export.runtime.graphs.saved_program import load
+from model_export.runtime.graphs.torch_arrays import to_array, to_tensor
+
+
+class Call:
+    """A program called with flat tensors, in the order of its record."""
+
+    def __init__(
+        self, record: ComponentRecord, program: torch.export.ExportedProgram, device: str
+    ) -> None:
+        self.record = record
+        self._module = program.module().to(device)
+        _, kwargs = program.example_inputs
+        self._leaves, self._spec = pytree.tree_flatten(kwargs)
+        self._places = [
+            place for place, leaf in enumerate(self._leaves) if isinstance(leaf, torch.Tensor)
+        ]
+        # The example's tensors aren't used again, and may be large.
+        for place in self._places:
+            self._leaves[place] = None
+        if len(self._places) != len(record.inputs):
+            raise ArtifactError(
+                f"{record.file} takes {len(self._places)} tensors and its manifest says "
+                f"{len(record.inputs)}: export it again."
+            )
+
+    def __call__(self, tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+        """The output tensors in the record's order; the program may write to its inputs."""
+        leaves = list(self._leaves)
+        for place, tensor in zip(self._places, tensors, strict=True):
+            leaves[place] = tensor
+        with torch.no_grad():
+            output = self._module(**pytree.tree_unflatten(leaves, self._spec))
+        return [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
+
+
+class DynamoGraph:
+    """Satisfies `model_export.runtime.graph.Graph`."""
+
+    def __init__(self, call: Call, device: str) -> None:
+        self.record = call.record
+        self._call = call
+        self._device = device
+
+    def run(self, inputs: Mapping[str, Array]) -> dict[str, Array]:
+        """One call; arrays that the caller may keep. Raises InputError for what doesn't fit."""
+        check_inputs(self.record, inputs)
+        # A copy: the program may write to its inputs.
+        tensors = [
+            to_tensor(inputs[tensor.name], tensor.dtype).to(self._device)
+            for tensor in self.record.inputs
+        ]
+        return {
+            tensor.name: to_array(result)
+            for tensor, result in zip(self.record.outputs, self._call(tensors), strict=True)
+        }
+
+
+def open_graph(folder: Path, record: ComponentRecord, device: str = "cpu") -> DynamoGraph:
+    """Load the component. Raises ArtifactError if torch can't."""
+    return DynamoGraph(open_call(folder, record, device), device)
+
+
+def open_call(folder: Path, record: ComponentRecord, device: str = "cpu") -> Call:
+    """The program, ready to be called. Raises ArtifactError if torch can't load it."""
+    try:
+        program = load(folder / record.file)
+    except (RuntimeError, OSError, KeyError, AttributeError, ImportError) as error:
+        reason = str(error).strip().splitlines()[0].rstrip(".")
+        raise ArtifactError(
+            f"torch {torch.__version__} can't load {record.file}: {reason}. Export it again, or "
+            "install the transformers of the manifest's `engine`."
+        ) from error
+    return Call(record, program, device)

@@ -10,9 +10,9 @@ from transformers.cache_utils import StaticSlidingWindowLayer
 
 from exporter.backends.tiny_models import generation_spec, left_padded, tiny_gemma3
 from model_export.exporter.backend import load_backend
-from model_export.exporter.backends.dynamo.loading import empty_cache
 from model_export.exporter.components import build_components
 from model_export.exporter.sliding_static_cache import full_length_windows
+from model_export.runtime.graphs.saved_program import empty_cache
 
 STATIC = {"cache_implementation": "static", "max_cache_len": 32}
 

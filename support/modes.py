@@ -1,0 +1,44 @@
+"""The ways in which the support table exports each family."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from model_export.plugin.config_keys import check_config
+from model_export.spec import ExportSpec
+
+# Long enough for every prompt of a probe, and for the table's window to be crossed.
+_MAX_CACHE_LEN = 64
+
+
+@dataclass(frozen=True)
+class Mode:
+    """One column under each backend; `spec_fields` are what a BUILD file would say."""
+
+    name: str
+    spec_fields: Mapping[str, Any] = field(default_factory=dict)
+
+    def spec(self, export_format: str) -> ExportSpec:
+        """The spec of a dynamic float32 export in this mode, every default written out."""
+        _, config = check_config({"export_format": export_format, "dynamic": True})
+        return ExportSpec(export_format, config, **self.spec_fields)
+
+
+_GENERATION = {"for_generation": True, "multi_token_decode": True}
+
+MODES = (
+    Mode("forward"),
+    Mode("growing cache", _GENERATION),
+    Mode(
+        "static cache",
+        {
+            **_GENERATION,
+            "generation_config": {
+                "cache_implementation": "static",
+                "max_cache_len": _MAX_CACHE_LEN,
+            },
+        },
+    ),
+)

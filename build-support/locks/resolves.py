@@ -44,6 +44,7 @@ RESOLVES = (
     LockedResolve("serve-onnx", shared_pins=True),
     LockedResolve("serve-openvino", shared_pins=True),
     LockedResolve("checkpoints", dependencies=False),
+    LockedResolve("executorch-cpp", dependencies=False),
     LockedResolve("plugin", python="3.9"),
     LockedResolve("pytest", python="3.9"),
     LockedResolve("tools"),

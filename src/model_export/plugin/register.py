@@ -15,6 +15,7 @@ from model_export.plugin import (
     process_sources,
     processes,
     wheel_files,
+    wheel_files_target,
 )
 from model_export.plugin.checkpoint_types import (
     LocalCheckpointTarget,
@@ -23,6 +24,7 @@ from model_export.plugin.checkpoint_types import (
 )
 from model_export.plugin.goals import dependents, package, package_dist
 from model_export.plugin.target_types import ExportModelTarget
+from model_export.plugin.wheel_files_target import WheelFilesTarget
 
 
 def target_types() -> List[Type[Target]]:
@@ -31,6 +33,7 @@ def target_types() -> List[Type[Target]]:
         LocalCheckpointTarget,
         RandomCheckpointTarget,
         WheelCheckpointTarget,
+        WheelFilesTarget,
     ]
 
 
@@ -47,4 +50,5 @@ def rules() -> Iterable[object]:
         *process_sources.rules(),
         *processes.rules(),
         *wheel_files.rules(),
+        *wheel_files_target.rules(),
     ]

@@ -25,8 +25,9 @@ from pants.engine.rules import Get, collect_rules, rule
 from pants.util.logging import LogLevel
 
 from model_export.plugin.checkpoint_files import in_wheel_error
-from model_export.plugin.field_errors import TargetError
-from model_export.plugin.hash_lock import LockedRequirement
+from model_export.plugin.field_errors import SpecError, TargetError
+from model_export.plugin.hash_lock import LockedRequirement, find_locked
+from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
 
 _LOCK = "wheel.lock.txt"
 _PEX = "wheel"
@@ -43,10 +44,21 @@ class WheelFilesRequest:
 
 
 @dataclass(frozen=True)
+class LockedWheelFilesRequest:
+    """`path` of `package`, as the lock of `resolve` pins it: fields of the target at `address`."""
+
+    package: str
+    path: str
+    resolve: str
+    address: Address
+
+
+@dataclass(frozen=True)
 class WheelFiles:
-    """The folder's files rooted at the folder, or the file alone."""
+    """The folder's files rooted at the folder, or the file alone; `wheel` as `name==version`."""
 
     digest: Digest
+    wheel: str
 
 
 @rule(desc="Take files out of a wheel", level=LogLevel.DEBUG)
@@ -93,7 +105,28 @@ async def wheel_files(request: WheelFilesRequest, python_setup: PythonSetup) -> 
         DigestSubset(installed.digest, PathGlobs([f"{wheel}/{glob}" for glob in globs])),
     )
     prefix = os.path.join(wheel, folder) if folder else wheel
-    return WheelFiles(await Get(Digest, RemovePrefix(subset, prefix)))
+    pinned = request.entries[0]
+    return WheelFiles(
+        await Get(Digest, RemovePrefix(subset, prefix)), f"{pinned.name}=={pinned.version}"
+    )
+
+
+@rule(desc="Find a wheel in its lock", level=LogLevel.DEBUG)
+async def locked_wheel_files(request: LockedWheelFilesRequest) -> WheelFiles:
+    resolve, address = request.resolve, request.address
+    lock = await Get(LockedResolve, LockedResolveRequest(resolve, address))
+    if not lock.requirements:
+        error = SpecError(
+            "resolve",
+            f"is {resolve!r}, whose lock is PEX's own, of which Pants can't take one package",
+            "Compile a requirements file: `uv pip compile --no-deps --generate-hashes`",
+        )
+        raise TargetError(address, error)
+    try:
+        entries = find_locked(lock.requirements, request.package, resolve)
+    except SpecError as error:
+        raise TargetError(address, error) from error
+    return await Get(WheelFiles, WheelFilesRequest(entries, request.path, resolve, address))
 
 
 def rules() -> Iterable[object]:

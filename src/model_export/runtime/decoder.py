@@ -47,11 +47,11 @@ class Decoder(Protocol):
         ...
 
 
-def open_decoder(folder: Path, manifest: Manifest) -> Decoder:
-    """The decoder of an artifact that was exported for generation.
+def open_decoder(folder: Path, manifest: Manifest, device: str = "cpu") -> Decoder:
+    """The decoder of an artifact that was exported for generation, on "cpu" or "cuda".
 
     Raises ArtifactError if it was not, or lacks a component that a decode loop needs.
     """
     from model_export.runtime.decoders import open_decoder as choose
 
-    return choose(folder, manifest)
+    return choose(folder, manifest, device)

@@ -1,0 +1,47 @@
+"""Chooses the decoder that an artifact's components make possible."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from model_export.manifest import Manifest
+from model_export.runtime.decoder import Decoder
+from model_export.runtime.decoders.cached_graph import open_cached_graph
+from model_export.runtime.decoders.causal import CausalDecoder
+from model_export.runtime.decoders.encoder_decoder import EncoderDecoder
+from model_export.runtime.decoders.prefill import Prefill
+from model_export.runtime.decoders.signature import TOKEN_NAMES, read_signature, static_length
+from model_export.runtime.decoders.window import read_window
+from model_export.runtime.errors import ArtifactError
+from model_export.runtime.graph import check_device, open_graph
+
+
+def open_decoder(folder: Path, manifest: Manifest, device: str = "cpu") -> Decoder:
+    """The decoder of the artifact in `folder`; see `model_export.runtime.decoder`."""
+    check_device(manifest.export_format, device)
+    records = {record.name: record for record in manifest.components}
+    if "decode" not in records:
+        raise ArtifactError(
+            f"This artifact has {', '.join(records)} and no `decode`: export it with "
+            "for_generation=True to generate with it."
+        )
+    window, slots = read_window(folder), static_length(manifest)
+    decode = open_cached_graph(folder, manifest, records["decode"], window, device)
+    encoder_decoder = decode.signature.tokens.name == TOKEN_NAMES[1]
+    if encoder_decoder and not {"encoder", "prefill"} <= records.keys():
+        raise ArtifactError(
+            f"This artifact has {', '.join(records)}; an encoder-decoder generates with `encoder`, "
+            "`prefill` and `decode`: name them in `components`, or leave that out."
+        )
+    prefill = None
+    # Without a mask the state isn't one of positions: decode alone makes it, token by token.
+    if "prefill" in records and (
+        encoder_decoder or (decode.signature.tokens_at_once == 1 and decode.signature.padded)
+    ):
+        graph = open_graph(folder, manifest.export_format, records["prefill"], device)
+        prefill = Prefill(graph, read_signature(records["prefill"], manifest), window)
+    if not encoder_decoder:
+        return CausalDecoder(decode, prefill, slots, window)
+    assert prefill is not None
+    encoder = open_graph(folder, manifest.export_format, records["encoder"], device)
+    return EncoderDecoder(encoder, prefill, decode, slots)

@@ -1,0 +1,106 @@
+"""Cache tensors of the two runtimes that take torch tensors."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from model_export.manifest import Manifest
+from model_export.runtime.decoders.signature import (
+    LOGITS,
+    CacheKind,
+    Signature,
+    first_scalar,
+    inner_sizes,
+)
+from model_export.runtime.graph import Array
+from model_export.runtime.graphs.torch_arrays import to_tensor
+
+
+class TorchCache:
+    """The cache of a decode graph by the names of its inputs, on one device."""
+
+    def __init__(
+        self, signature: Signature, manifest: Manifest, window: int | None, device: str
+    ) -> None:
+        self.tensors: dict[str, torch.Tensor] = {}
+        self._signature = signature
+        self._device = device
+        self._sizes = {
+            tensor.input.name: inner_sizes(signature.record, tensor, manifest)
+            for tensor in signature.cache
+            if tensor.kind not in (CacheKind.SCALAR, CacheKind.CROSS)
+        }
+        self._scalars = {
+            tensor.input.name: first_scalar(tensor, window)
+            for tensor in signature.cache
+            if tensor.kind is CacheKind.SCALAR
+        }
+
+    def clear(self, batch: int) -> None:
+        """Begin `batch` sequences with an empty cache."""
+        self.tensors = {}
+        for tensor in self._signature.cache:
+            name, dtype = tensor.input.name, getattr(torch, tensor.input.dtype)
+            if name in self._sizes:
+                shape = (batch, *self._sizes[name])
+                self.tensors[name] = torch.zeros(shape, dtype=dtype, device=self._device)
+            elif name in self._scalars:
+                self.tensors[name] = torch.tensor(
+                    self._scalars[name], dtype=dtype, device=self._device
+                )
+
+    def fill(self, cache: Mapping[str, Array]) -> None:
+        """Take over a prefill's cache, by plain name."""
+        for tensor in self._signature.cache:
+            if tensor.name in cache:
+                filled = to_tensor(cache[tensor.name], tensor.input.dtype)
+                self.tensors[tensor.input.name] = filled.to(self._device)
+
+    def inputs(self, feeds: Mapping[str, Array]) -> list[torch.Tensor]:
+        """All inputs of a call in the record's order, the cache's tensors without a copy."""
+        return [
+            self.tensors[tensor.name]
+            if tensor.name in self.tensors
+            else self._fed(feeds[tensor.name], tensor.dtype)
+            for tensor in self._signature.record.inputs
+        ]
+
+    def outputs(self, results: Sequence[torch.Tensor]) -> dict[str, torch.Tensor]:
+        """The results of a call by the name of the output."""
+        records = self._signature.record.outputs
+        return {tensor.name: result for tensor, result in zip(records, results, strict=True)}
+
+    def reorder(self, rows: NDArray[np.int64]) -> None:
+        """Continue with the sequences `rows`."""
+        index = torch.from_numpy(np.ascontiguousarray(rows)).to(self._device)
+        for name, tensor in self.tensors.items():
+            if tensor.ndim:
+                self.tensors[name] = tensor.index_select(0, index)
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """The shape of every cache tensor that has a batch, by plain name."""
+        return {
+            tensor.name: tuple(self.tensors[tensor.input.name].shape)
+            for tensor in self._signature.cache
+            if tensor.kind is not CacheKind.SCALAR
+        }
+
+    def _fed(self, array: Array, dtype: str) -> torch.Tensor:
+        if dtype == "bfloat16":
+            return to_tensor(array, dtype).to(self._device)
+        return torch.from_numpy(array).to(self._device)
+
+
+def last_logits(
+    outputs: Mapping[str, torch.Tensor], out: NDArray[np.float32]
+) -> NDArray[np.float32]:
+    """The logits of the last position as float32, in `out` if it has their shape."""
+    logits = outputs[LOGITS][:, -1]
+    if out.shape != tuple(logits.shape):
+        out = np.empty(tuple(logits.shape), np.float32)
+    torch.from_numpy(out).copy_(logits)
+    return out

@@ -1,0 +1,45 @@
+"""The graph that takes a prompt where the decode graph takes one token at a time."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+from numpy.typing import NDArray
+
+from model_export.runtime.decoders.signature import LOGITS, CacheKind, Signature, first_scalar
+from model_export.runtime.graph import Array, Graph, numpy_dtype, plain_name
+
+
+class Prefill:
+    """Runs a prefill component on an empty cache."""
+
+    def __init__(self, graph: Graph, signature: Signature, window: int | None) -> None:
+        self.signature = signature
+        self._graph = graph
+        self._empty = {
+            tensor.input.name: np.array(
+                first_scalar(tensor, window), numpy_dtype(tensor.input.dtype)
+            )
+            for tensor in signature.cache
+            if tensor.kind is CacheKind.SCALAR
+        }
+
+    def tokens(self, available: int) -> int:
+        """How many of the first `available` tokens it takes; 0 if it needs more than there are."""
+        size = self.signature.tokens_at_once
+        if size is None:
+            return available
+        if self.signature.fixed:
+            return size if available >= size else 0
+        return min(size, available)
+
+    def run(self, feeds: Mapping[str, Array]) -> tuple[NDArray[np.float32], dict[str, Array]]:
+        """The last position's logits [batch, vocabulary], and the cache by plain name."""
+        outputs = self._graph.run({**self._empty, **feeds})
+        logits = np.array(outputs[LOGITS][:, -1], np.float32)
+        return logits, {
+            plain_name(name): array
+            for name, array in outputs.items()
+            if plain_name(name).startswith("cache.")
+        }

@@ -8,7 +8,7 @@ and `{% generation %}` blocks. Templates come with checkpoints and are code of s
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -141,6 +141,9 @@ class _Dict:
 
     def __call__(self, *items: Any, **named: Any) -> dict[Any, Any]:
         return dict(*items, **named)
+
+    def fromkeys(self, keys: Iterable[Any], value: Any = None) -> dict[Any, Any]:
+        return dict.fromkeys(keys, value)
 
 
 class _Namespace(jinja2.utils.Namespace):

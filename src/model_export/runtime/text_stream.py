@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tokenizers.decoders import DecodeStream
-
 from model_export.runtime.tokenizer import Tokenizer
+
+# What tokenizers make of bytes that are no character yet.
+_INCOMPLETE = "\ufffd"
 
 
 class StopText:
@@ -50,13 +51,21 @@ def _overlap(text: str, stop: str) -> int:
 
 
 class TextStream:
-    """The text of one sequence, piece by piece. All pieces together are the text."""
+    """The text of one sequence, piece by piece. All pieces together are the text.
+
+    That is what decoding all tokens at once gives, unless a model writes bytes that are no UTF-8:
+    byte-fallback decoders then take back characters that have been shown already. It is also why
+    this isn't `tokenizers.decoders.DecodeStream`, which raises "Invalid prefix encountered while
+    decoding stream" there (tokenizers 0.23.3).
+    """
 
     def __init__(self, tokenizer: Tokenizer, stop: Sequence[str] = ()) -> None:
         self._tokenizer = tokenizer
-        self._decoder = DecodeStream(skip_special_tokens=True)
         self._ids: list[int] = []
-        self._decoded = 0
+        # Decoded is from `_context` on, shown already what the tokens before `_shown` give: what a
+        # token says can depend on the one before, such as the space that a text doesn't begin with.
+        self._context = 0
+        self._shown = 0
         self._stop = StopText(stop)
 
     @property
@@ -67,12 +76,16 @@ class TextStream:
     def push(self, token: int) -> str:
         """The text that `token` completes, empty within a character or a possible stop string."""
         self._ids.append(token)
-        text = self._decoder.step(self._tokenizer.backend, token) or ""
-        self._decoded += len(text)
+        text = self._new_text()
+        if not text or text.endswith(_INCOMPLETE):
+            return ""
+        self._context, self._shown = self._shown, len(self._ids)
         return self._stop.push(text)
 
     def flush(self) -> str:
         """The rest at the end of a sequence, an incomplete character included."""
-        rest = self._tokenizer.decode(self._ids)[self._decoded :]
-        self._decoded += len(rest)
-        return self._stop.push(rest) + self._stop.flush()
+        return self._stop.push(self._new_text()) + self._stop.flush()
+
+    def _new_text(self) -> str:
+        known = self._tokenizer.decode(self._ids[self._context : self._shown])
+        return self._tokenizer.decode(self._ids[self._context :])[len(known) :]

@@ -42,7 +42,11 @@ EVERYTHING = """\
 MESSAGES: list[dict[str, Any]] = [
     {"role": "user", "content": "  1 < 2 & 'ja' "},
     {"role": "assistant", "content": "ünf", "tool_calls": None},
-    {"role": "user", "content": "<b>bold</b>", "tool_calls": [{"name": "f", "arguments": {"x": 1}}]},
+    {
+        "role": "user",
+        "content": "<b>bold</b>",
+        "tool_calls": [{"name": "f", "arguments": {"x": 1}}],
+    },
     {"role": "user", "content": "last"},
 ]
 TOOLS = [{"type": "function", "function": {"name": "f", "description": "<f> & ünf"}}]

@@ -88,7 +88,7 @@ def test_distributions_are_those_of_transformers(sampling: dict[str, Any]) -> No
 
 
 def test_chosen_tokens_count_as_occurred() -> None:
-    sampling = {"temperature": 1.0, "repetition_penalty": 1.5}
+    sampling: dict[str, Any] = {"temperature": 1.0, "repetition_penalty": 1.5}
     sampler = Sampler(BATCH, VOCABULARY, Sampling(**sampling), seed=3)
     chosen = np.stack([sampler.choose(_logits(step)).copy() for step in range(4)], axis=1)
     actual = _softmax(sampler.scores(_logits(9)))

@@ -29,7 +29,12 @@ def _byte_level() -> Tokenizer:
 
 def _byte_fallback() -> Tokenizer:
     """Words with `▁` for a space, and bytes where there is no word: Llama 2's kind."""
-    words = ["<unk>", *(f"<0x{byte:02X}>" for byte in range(256)), "▁", *"abcdefghijklmnopqrstuvwxyz"]
+    words = [
+        "<unk>",
+        *(f"<0x{byte:02X}>" for byte in range(256)),
+        "▁",
+        *"abcdefghijklmnopqrstuvwxyz",
+    ]
     vocabulary = {token: index for index, token in enumerate(words)}
     tokenizer = Tokenizer(models.BPE(vocabulary, [], byte_fallback=True, unk_token="<unk>"))
     tokenizer.pre_tokenizer = pre_tokenizers.Metaspace(split=False)

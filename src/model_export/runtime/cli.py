@@ -22,7 +22,7 @@ _INTERRUPTED = 130
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line; returns an exit status: 1 and one line for whatever can't be done."""
-    options = _parser().parse_args(arguments)
+    options = _parser().parse_intermixed_args(arguments)
     try:
         _run(options)
         sys.stdout.flush()
@@ -130,6 +130,7 @@ class _Printer:
 def _generate(model: Model, options: argparse.Namespace) -> None:
     if not options.texts and sys.stdin.isatty():
         raise InputError("Give a prompt, --chat or --inputs FILE.")
+    model.warm_up()
     for prompt in options.texts or [sys.stdin.read().rstrip("\n")]:
         printer = _Printer()
         (completion,) = model.generate(prompt, stream=printer, **_generation_options(options))
@@ -139,6 +140,7 @@ def _generate(model: Model, options: argparse.Namespace) -> None:
 def _chat(model: Model, options: argparse.Namespace) -> None:
     if not model.generates:
         raise InputError(f"{options.artifact} can't chat: it wasn't exported for generation.")
+    model.warm_up()
     messages: list[Message] = []
     for line in _turns(options.texts):
         messages.append({"role": "user", "content": line})

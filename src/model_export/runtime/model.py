@@ -14,7 +14,7 @@ from model_export.runtime.artifact import Artifact, read_artifact
 from model_export.runtime.chat_template import ChatTemplate
 from model_export.runtime.decoder import Decoder, open_decoder
 from model_export.runtime.embedding import HIDDEN_STATES, Embedder
-from model_export.runtime.errors import InputError, RuntimeModelError
+from model_export.runtime.errors import ArtifactError, InputError, RuntimeModelError
 from model_export.runtime.generation import Completion, Generation, Piece
 from model_export.runtime.graph import Array, Graph, check_device, numpy_dtype, open_graph
 from model_export.runtime.preparation import MAX_NEW_TOKENS, GenerationOptions, prepare
@@ -29,8 +29,8 @@ OnToken: TypeAlias = Callable[[int, str], None]
 def load(path: str | Path, device: str = "cpu") -> Model:
     """The artifact in the folder `path`, on `device` ("cpu" or, where its runtime can, "cuda").
 
-    Graphs are loaded when they are first used. Raises ArtifactError for a folder that is no
-    artifact, or a device that its runtime doesn't have.
+    Graphs are loaded when they are first used, or by `warm_up`. Raises ArtifactError for a folder
+    that is no artifact, or a device that its runtime doesn't have.
     """
     return Model(read_artifact(path), device)
 
@@ -85,6 +85,16 @@ class Model:
     @cached_property
     def _embedder(self) -> Embedder:
         return Embedder(self.artifact, self._graph(None))
+
+    def warm_up(self) -> None:
+        """Load now what the first `generate` or `embed` would load. Raises ArtifactError."""
+        if self.generates:
+            self._decoder  # noqa: B018
+        elif self.embeds:
+            self._embedder  # noqa: B018
+        else:
+            for name in self.components:
+                self._graph(name)
 
     def forward(self, component: str | None = None, /, **inputs: ArrayLike) -> dict[str, Array]:
         """Run one graph once: its outputs by name.
@@ -202,6 +212,11 @@ class Model:
         inputs: Mapping[str, ArrayLike],
         options: GenerationOptions,
     ) -> Generation:
+        if not self.generates:
+            raise ArtifactError(
+                f"{self.artifact.folder} wasn't exported for generation: set `for_generation=True` "
+                "in its target, or use `embed` or `forward`."
+            )
         needed = prompts is not None and has_text(prompts)
         tokenizer = self.tokenizer if needed or self._has_tokenizer else None
         return prepare(self.artifact, self._decoder, tokenizer, prompts, inputs, options)

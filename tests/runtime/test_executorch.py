@@ -1,0 +1,21 @@
+"""ExecuTorch artifacts in an app."""
+
+from __future__ import annotations
+
+from runtime import served
+
+
+def test_smollm2() -> None:
+    served.check_smollm2("smollm2_executorch")
+
+
+def test_minilm() -> None:
+    served.check_minilm("minilm_executorch")
+
+
+def test_forward() -> None:
+    served.check_forward("minilm_executorch")
+
+
+def test_random_qwen3() -> None:
+    served.check_random_qwen3("qwen3_tiny_executorch")

@@ -130,10 +130,11 @@ class Model:
         """Continue each prompt, a text or token ids; one result for each, in order.
 
         At `temperature` 0 each token is the most likely one. Otherwise it is drawn, from the
-        `top_k` most likely ones or those that reach `top_p` together if given. A prompt's draws
-        depend on `seed` and its place alone; with a seed for each prompt, on that seed alone.
-        `repetition_penalty` is the checkpoint's own, or none, unless given. A sequence ends at the
-        model's own end, at a string of `stop` (which is left out), or after `max_new_tokens`.
+        `top_k` most likely ones, and of those from the ones that reach `top_p` together. A prompt's
+        draws depend on `seed` and its place alone; with a seed for each prompt, on that alone.
+        `top_k`, `top_p` and `repetition_penalty` are the checkpoint's own, or off, unless given.
+        A sequence ends at the model's own end, at a string of `stop` (which is left out), or after
+        `max_new_tokens`.
         `stream(prompt's number, text)` is called at each new token.
 
         `inputs` are what the model takes beside tokens (`input_features=` of speech;

@@ -57,24 +57,35 @@ def prepare(
         raise InputError("stop has an empty string: every text has that.")
     if stops and tokenizer is None:
         raise InputError(f"stop needs texts, and {artifact.folder} has no tokenizer.json.")
-    penalty = options.get("repetition_penalty")
-    if penalty is None:
-        penalty = artifact.generation_config.get("repetition_penalty") or 1.0
     return Generation(
         decoder,
         prompt,
         limits=Limits(
-            _room(artifact, prompt, options.get("max_new_tokens", MAX_NEW_TOKENS)),
+            room_for(artifact, prompt, options.get("max_new_tokens", MAX_NEW_TOKENS)),
             frozenset(artifact.token_ids("eos_token_id")),
             pad,
         ),
-        sampling=Sampling(
-            options.get("temperature", 0.0), options.get("top_k"), options.get("top_p"), penalty
-        ),
+        sampling=sampling_for(artifact, options),
         rules=_rules(artifact, prompt),
         seed=options.get("seed"),
         inputs=arrays,
         streams=None if tokenizer is None else [TextStream(tokenizer, stops) for _ in prompt.ids],
+    )
+
+
+def sampling_for(artifact: Artifact, options: GenerationOptions) -> Sampling:
+    """What the caller says, else the checkpoint; it never turns drawing on, as transformers does.
+
+    A checkpoint's `top_k` of 0 and `top_p` of 1 keep all tokens.
+    """
+    own = artifact.generation_config
+    top_k, top_p = options.get("top_k"), options.get("top_p")
+    penalty = options.get("repetition_penalty")
+    return Sampling(
+        options.get("temperature", 0.0),
+        top_k if top_k is not None else own.get("top_k") or None,
+        top_p if top_p is not None else own.get("top_p"),
+        penalty if penalty is not None else own.get("repetition_penalty") or 1.0,
     )
 
 
@@ -117,7 +128,7 @@ def _decoder_prompt(
         raise InputError("Give prompts, or the encoder's inputs such as `input_features=`.")
     batch = len(next(iter(arrays.values())))
     if begin is None:
-        begin = np.tile(np.asarray(_decoder_start(artifact), np.int64), (batch, 1))
+        begin = np.tile(np.asarray(decoder_start(artifact), np.int64), (batch, 1))
     if begin.ndim != 2 or len(begin) != batch:
         raise InputError(
             f"`decoder_input_ids` is {list(begin.shape)}: give it as [{batch}, tokens]."
@@ -126,7 +137,7 @@ def _decoder_prompt(
     return TokenBatch(ids, np.ones_like(ids)), arrays
 
 
-def _decoder_start(artifact: Artifact) -> list[int]:
+def decoder_start(artifact: Artifact) -> list[int]:
     """The tokens that a decoder starts from: the start token, and Whisper's forced ones if known.
 
     Raises ArtifactError if the checkpoint states none.
@@ -156,7 +167,7 @@ def _rules(artifact: Artifact, prompt: TokenBatch) -> TokenRules:
     )
 
 
-def _room(artifact: Artifact, prompt: TokenBatch, wanted: int) -> int:
+def room_for(artifact: Artifact, prompt: TokenBatch, wanted: int) -> int:
     """`wanted` new tokens, or as many as the model has positions for. Raises InputError."""
     length = prompt.ids.shape[1]
     limits = [

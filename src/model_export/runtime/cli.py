@@ -11,6 +11,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TextIO
 
+from model_export.runtime.arrays import input_dtypes
 from model_export.runtime.errors import InputError, RuntimeModelError
 from model_export.runtime.generation import Completion
 from model_export.runtime.model import Message, Model, load
@@ -168,12 +169,13 @@ def _turns(texts: Sequence[str]) -> Iterator[str]:
 
 def _inputs(model: Model, options: argparse.Namespace) -> None:
     if model.generates and options.component is None:
-        completions = model.generate(**read_tensors(options.inputs), **_generation_options(options))
+        tensors = read_tensors(options.inputs, input_dtypes(model.artifact.manifest.components))
+        completions = model.generate(**tensors, **_generation_options(options))
         for completion in completions:
             print(json.dumps({"tokens": completion.tokens, "text": completion.text}))
         return
     record = model.artifact.component(options.component)
-    tensors = read_tensors(options.inputs, record)
+    tensors = read_tensors(options.inputs, input_dtypes([record]))
     print(tensors_json(model.forward(record.name, **tensors)))
 
 

@@ -10,13 +10,14 @@ from typing import Any, TypeAlias, Unpack
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from model_export.runtime.arrays import as_array, input_dtypes
 from model_export.runtime.artifact import Artifact, read_artifact
 from model_export.runtime.chat_template import ChatTemplate
 from model_export.runtime.decoder import Decoder, open_decoder
 from model_export.runtime.embedding import HIDDEN_STATES, Embedder
 from model_export.runtime.errors import ArtifactError, InputError, RuntimeModelError
 from model_export.runtime.generation import Completion, Generation, Piece
-from model_export.runtime.graph import Array, Graph, check_device, numpy_dtype, open_graph
+from model_export.runtime.graph import Array, Graph, check_device, open_graph
 from model_export.runtime.preparation import MAX_NEW_TOKENS, GenerationOptions, prepare
 from model_export.runtime.prompts import Prompts, has_text, is_one_prompt
 from model_export.runtime.tokenizer import TOKENIZER_FILE, Tokenizer
@@ -103,8 +104,8 @@ class Model:
         input's dtype; arrays must have it already (float32 for bfloat16). Raises InputError.
         """
         graph = self._graph(component)
-        dtypes = {tensor.name: numpy_dtype(tensor.dtype) for tensor in graph.record.inputs}
-        return graph.run({name: _array(name, each, dtypes) for name, each in inputs.items()})
+        dtypes = input_dtypes([graph.record])
+        return graph.run({name: as_array(name, each, dtypes) for name, each in inputs.items()})
 
     def embed(self, texts: str | Sequence[str]) -> NDArray[np.float32]:
         """Vectors [texts, dimension], pooled and normalised as the checkpoint says.
@@ -241,13 +242,3 @@ class Model:
                 artifact.folder, artifact.manifest.export_format, record, self._device
             )
         return self._graphs[record.name]
-
-
-def _array(name: str, value: ArrayLike, dtypes: Mapping[str, np.dtype[Any]]) -> Array:
-    """An array as it is; anything else in the dtype of the input of that name."""
-    if isinstance(value, np.ndarray):
-        return value
-    try:
-        return np.asarray(value, dtypes.get(name))
-    except (TypeError, ValueError) as error:
-        raise InputError(f"`{name}` is no array: {error}.") from error

@@ -8,6 +8,7 @@ from typing import TypedDict
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from model_export.runtime.arrays import as_array, input_dtypes
 from model_export.runtime.artifact import Artifact
 from model_export.runtime.decoder import Decoder
 from model_export.runtime.errors import ArtifactError, InputError
@@ -45,7 +46,8 @@ def prepare(
 
     `tokenizer` is None where the artifact has none. Raises InputError, ArtifactError.
     """
-    arrays = {name: np.asarray(value) for name, value in inputs.items()}
+    dtypes = input_dtypes(artifact.manifest.components)
+    arrays = {name: as_array(name, value, dtypes) for name, value in inputs.items()}
     pad = _pad_token(artifact)
     if artifact.is_encoder_decoder:
         prompt, arrays = _decoder_prompt(artifact, tokenizer, prompts, arrays, pad)

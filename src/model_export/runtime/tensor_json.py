@@ -9,16 +9,16 @@ from typing import Any
 
 import numpy as np
 
-from model_export.manifest import ComponentRecord
+from model_export.runtime.arrays import Dtypes
 from model_export.runtime.errors import InputError
 from model_export.runtime.graph import Array, numpy_dtype
 
 
-def read_tensors(path: Path, record: ComponentRecord | None = None) -> dict[str, Array]:
+def read_tensors(path: Path, dtypes: Dtypes) -> dict[str, Array]:
     """The arrays of a JSON object in a file, by name.
 
-    A nested list has the dtype of the input of that name in `record`, else what numpy makes of it.
-    Raises InputError for a file that isn't there or holds something else.
+    What states no dtype has that of the input of its name, or else the one numpy gives it. Raises
+    InputError for a file that isn't there or holds something else.
     """
     try:
         document = json.loads(path.read_text(encoding="utf-8"))
@@ -28,15 +28,15 @@ def read_tensors(path: Path, record: ComponentRecord | None = None) -> dict[str,
         raise InputError(f"{path} is no JSON: {error}.") from error
     if not isinstance(document, dict):
         raise InputError(f'{path} holds no object: write {{"input_ids": [[1, 2, 3]]}}.')
-    dtypes = {tensor.name: tensor.dtype for tensor in record.inputs} if record else {}
     return {name: _tensor(path, name, value, dtypes.get(name)) for name, value in document.items()}
 
 
-def _tensor(path: Path, name: str, value: Any, dtype: str | None) -> Array:
+def _tensor(path: Path, name: str, value: Any, dtype: np.dtype[Any] | None) -> Array:
     try:
         if not isinstance(value, dict):
-            return np.asarray(value, dtype and numpy_dtype(dtype))
-        values = np.asarray(value["values"], numpy_dtype(value.get("dtype") or dtype or "float32"))
+            return np.asarray(value, dtype)
+        stated = value.get("dtype")
+        values = np.asarray(value["values"], numpy_dtype(stated) if stated else dtype)
         return values.reshape(value.get("shape", values.shape))
     except (KeyError, TypeError, ValueError) as error:
         raise InputError(

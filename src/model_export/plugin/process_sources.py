@@ -30,9 +30,18 @@ class ExporterSourcesRequest:
 
 @dataclass(frozen=True)
 class ModuleSourcesRequest:
-    """One module and what it imports of our package, directly or not."""
+    """One module and what it imports of our package, directly or not.
+
+    It imports those of `by_name` by their names; one that isn't there is left out.
+    """
 
     module: str
+    by_name: Tuple[str, ...] = ()
+
+
+def runtime_modules(export_format: str) -> Tuple[str, ...]:
+    """The modules that load the artifacts of one format, which the runtime imports by name."""
+    return tuple(f"{PACKAGE}.runtime.{folder}.{export_format}" for folder in ("graphs", "decoders"))
 
 
 @dataclass(frozen=True)
@@ -53,10 +62,13 @@ async def exporter_sources(request: ExporterSourcesRequest) -> ProcessSources:
     return ProcessSources(await Get(Digest, CreateDigest(_contents(package, paths))))
 
 
-@rule(desc="Read the sources of a checkpoint process", level=LogLevel.DEBUG)
+@rule(desc="Read the sources of a process", level=LogLevel.DEBUG)
 async def module_sources(request: ModuleSourcesRequest) -> ProcessSources:
     package = importlib.resources.files(PACKAGE)
-    paths = import_closure(package, request.module)
+    paths = set(import_closure(package, request.module))
+    for module in request.by_name:
+        if _file_of(package, module) is not None:
+            paths.update(import_closure(package, module))
     return ProcessSources(await Get(Digest, CreateDigest(_contents(package, paths))))
 
 

@@ -1,34 +1,31 @@
-"""Builds the artifact of an `export_model` target."""
+"""The artifact of an `export_model` target: what was exported, once verification has passed it."""
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
 from typing import Iterable
 
 from pants.engine.addresses import Address
 from pants.engine.engine_aware import EngineAwareParameter
-from pants.engine.fs import AddPrefix, CreateDigest, Digest, FileContent
+from pants.engine.fs import (
+    CreateDigest,
+    Digest,
+    DigestContents,
+    DigestEntries,
+    DigestSubset,
+    FileContent,
+    PathGlobs,
+)
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.engine.target import WrappedTarget, WrappedTargetRequest
+from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
 
-from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
-from model_export.plugin.checkpoint_lookup import (
-    CheckpointAddress,
-    CheckpointAddressRequest,
-    unlocked_hub_id,
-)
-from model_export.plugin.export_spec import export_spec
-from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
-from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
-from model_export.plugin.processes import ModuleOutput, ModuleProcess
-from model_export.plugin.target_types import ExportResolveField, ModelField
-from model_export.spec import ExportRequest
-
-_EXPORTER_MODULE = "model_export.exporter"
-_REQUEST_FILE = "request.json"
-_CHECKPOINT = "checkpoint"
-_ARTIFACT = "artifact"
+from model_export.manifest import MANIFEST_FILE, Manifest, VerificationRecord
+from model_export.plugin.exports import ExportedModel, ExportedModelRequest
+from model_export.plugin.verification_fields import SkipVerifyField
+from model_export.plugin.verifications import Verification, VerificationRequest
 
 
 @dataclass(frozen=True)
@@ -43,50 +40,58 @@ class ArtifactRequest(EngineAwareParameter):
 
 @dataclass(frozen=True)
 class Artifact:
-    """An artifact's files, rooted at its folder."""
+    """An artifact's files, rooted at its folder: verified, or skipped as its manifest says."""
 
     digest: Digest
 
 
-@rule(desc="Export a model", level=LogLevel.DEBUG)
+class VerificationFailed(Exception):
+    """An artifact that doesn't compute what its model computes; `report` is the whole report."""
+
+    def __init__(self, address: Address, failure: str, report: Digest) -> None:
+        super().__init__(f"{address}: {failure} Full report: `pants test {address}`")
+        self.address = address
+        self.failure = failure
+        self.report = report
+
+
+@dataclass(frozen=True)
+class _Verified:
+    """An exported artifact, and what its manifest is to say of its verification."""
+
+    artifact: Digest
+    status: str
+    tolerance: FrozenDict[str, float]
+
+
+@rule(desc="Build an artifact", level=LogLevel.DEBUG)
 async def build_artifact(request: ArtifactRequest) -> Artifact:
     address = request.address
-    wrapped = await Get(WrappedTarget, WrappedTargetRequest(address, "an export"))
-    target = wrapped.target
-    spec = export_spec(target)
-    resolve = target[ExportResolveField].value or spec.export_format
-    model = target[ModelField].value
-    # What a glance at the repository can refuse comes before anything is installed.
-    lock, checkpoint_address = await MultiGet(
-        Get(LockedResolve, LockedResolveRequest(resolve, address)),
-        Get(CheckpointAddress, CheckpointAddressRequest(model, address)),
+    exported, wrapped = await MultiGet(
+        Get(ExportedModel, ExportedModelRequest(address)),
+        Get(WrappedTarget, WrappedTargetRequest(address, "an artifact")),
     )
-    if checkpoint_address.address is None:
-        raise unlocked_hub_id(model, address)
-    checkpoint, sources = await MultiGet(
-        Get(CheckpointFolder, CheckpointRequest(checkpoint_address.address)),
-        Get(ProcessSources, ExporterSourcesRequest(spec.export_format)),
+    if wrapped.target[SkipVerifyField].value:
+        return await Get(Artifact, _Verified(exported.artifact, "skipped", FrozenDict()))
+    verification = await Get(Verification, VerificationRequest(address))
+    if verification.failure is not None:
+        raise VerificationFailed(address, verification.failure, verification.report)
+    return await Get(Artifact, _Verified(exported.artifact, "passed", verification.tolerance))
+
+
+@rule(desc="Record the verification of an artifact", level=LogLevel.DEBUG)
+async def record_verification(request: _Verified) -> Artifact:
+    manifests, entries = await MultiGet(
+        Get(DigestContents, DigestSubset(request.artifact, PathGlobs([MANIFEST_FILE]))),
+        Get(DigestEntries, Digest, request.artifact),
     )
-    export = ExportRequest(spec, checkpoint.origin, lock.toolchain)
-    request_file, checkpoint_files = await MultiGet(
-        Get(Digest, CreateDigest([FileContent(_REQUEST_FILE, export.to_json().encode())])),
-        Get(Digest, AddPrefix(checkpoint.digest, _CHECKPOINT)),
-    )
-    output = await Get(
-        ModuleOutput,
-        ModuleProcess(
-            module=_EXPORTER_MODULE,
-            argv=(_REQUEST_FILE, _CHECKPOINT, _ARTIFACT),
-            resolve=resolve,
-            inputs=(sources.digest, request_file, checkpoint_files),
-            output=_ARTIFACT,
-            description=(
-                f"Export {checkpoint.origin.identity} to {spec.export_format} ({address})"
-            ),
-            address=address,
-        ),
-    )
-    return Artifact(output.digest)
+    manifest = Manifest.from_json(manifests[0].content.decode())
+    verification = VerificationRecord(request.status, dict(request.tolerance))
+    recorded = dataclasses.replace(manifest, verification=verification).to_json()
+    # By entry and not by content: no other file is read.
+    kept = [entry for entry in entries if entry.path != MANIFEST_FILE]
+    written = FileContent(MANIFEST_FILE, recorded.encode())
+    return Artifact(await Get(Digest, CreateDigest([*kept, written])))
 
 
 def rules() -> Iterable[object]:

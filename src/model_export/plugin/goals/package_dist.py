@@ -11,7 +11,8 @@ no longer rewrites, and this file can go.
 from __future__ import annotations
 
 import logging
-from pathlib import Path
+import shutil
+from pathlib import Path, PurePath
 from typing import List, Tuple
 
 from pants.base.build_environment import get_buildroot
@@ -32,9 +33,20 @@ from pants.engine.target import (
     TargetRootsToFieldSetsRequest,
 )
 
+from model_export.plugin.artifacts import VerificationFailed
 from model_export.plugin.dist import ModelArtifact, check_apart, install, is_current, staging
+from model_export.plugin.verifications import REPORT_TEXT
 
 logger = logging.getLogger(__name__)
+
+REPORTS_FOLDER = "verification"
+
+
+class ReportedFailure(Exception):
+    """A failed verification whose report lies in `dist/`."""
+
+    def __init__(self, failed: VerificationFailed, report: PurePath) -> None:
+        super().__init__(f"{failed.address}: {failed.failure} Full report: {report}")
 
 
 async def package_into_dist(workspace: Workspace, dist_dir: DistDir) -> Package:
@@ -49,10 +61,15 @@ async def package_into_dist(workspace: Workspace, dist_dir: DistDir) -> Package:
     )
     if not targets.field_sets:
         return Package(exit_code=0)
-    packages = await MultiGet(
-        Get(BuiltPackage, EnvironmentAwarePackageRequest(field_set))
-        for field_set in targets.field_sets
-    )
+    try:
+        packages = await MultiGet(
+            Get(BuiltPackage, EnvironmentAwarePackageRequest(field_set))
+            for field_set in targets.field_sets
+        )
+    except VerificationFailed as failed:
+        folder = dist_dir.relpath / REPORTS_FOLDER / failed.address.path_safe_spec
+        workspace.write_digest(failed.report, path_prefix=str(folder))
+        raise ReportedFailure(failed, folder / REPORT_TEXT) from failed
     models = [package for package in packages if _models(package)]
     others = [package for package in packages if not _models(package)]
     relpaths = [artifact.relpath for package in others for artifact in package.artifacts]
@@ -75,6 +92,16 @@ async def package_into_dist(workspace: Workspace, dist_dir: DistDir) -> Package:
     if models:
         dist = Path(get_buildroot(), dist_dir.relpath)
         _write_models(workspace, dist, dist_dir, models)
+    for field_set in targets.field_sets:  # What an earlier run said of it is no longer true.
+        shutil.rmtree(
+            Path(
+                get_buildroot(),
+                dist_dir.relpath,
+                REPORTS_FOLDER,
+                field_set.address.path_safe_spec,
+            ),
+            ignore_errors=True,
+        )
     return Package(exit_code=0)
 
 

@@ -1,0 +1,102 @@
+"""Exports the model of an `export_model` target; nothing has compared the result with it yet."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Iterable
+
+from pants.engine.addresses import Address
+from pants.engine.engine_aware import EngineAwareParameter
+from pants.engine.fs import AddPrefix, CreateDigest, Digest, FileContent
+from pants.engine.rules import Get, MultiGet, collect_rules, rule
+from pants.engine.target import WrappedTarget, WrappedTargetRequest
+from pants.util.logging import LogLevel
+
+from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
+from model_export.plugin.checkpoint_lookup import (
+    CheckpointAddress,
+    CheckpointAddressRequest,
+    unlocked_hub_id,
+)
+from model_export.plugin.export_spec import export_spec
+from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
+from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
+from model_export.plugin.processes import ModuleOutput, ModuleProcess
+from model_export.plugin.target_types import ExportResolveField, ModelField
+from model_export.spec import ExportRequest
+
+_EXPORTER_MODULE = "model_export.exporter"
+_REQUEST_FILE = "request.json"
+_CHECKPOINT = "checkpoint"
+_ARTIFACT = "artifact"
+_PROBE = "probe"
+
+
+@dataclass(frozen=True)
+class ExportedModelRequest(EngineAwareParameter):
+    """The export of the `export_model` target at `address`."""
+
+    address: Address
+
+    def debug_hint(self) -> str:
+        return self.address.spec
+
+
+@dataclass(frozen=True)
+class ExportedModel:
+    """An artifact that isn't verified, and the probe to verify it with, each rooted at its folder.
+
+    `resolve` is the one that it was exported in.
+    """
+
+    artifact: Digest
+    probe: Digest
+    export_format: str
+    resolve: str
+
+
+@rule(desc="Export a model", level=LogLevel.DEBUG)
+async def export_model(request: ExportedModelRequest) -> ExportedModel:
+    address = request.address
+    wrapped = await Get(WrappedTarget, WrappedTargetRequest(address, "an export"))
+    target = wrapped.target
+    spec = export_spec(target)
+    resolve = target[ExportResolveField].value or spec.export_format
+    model = target[ModelField].value
+    # What a glance at the repository can refuse comes before anything is installed.
+    lock, checkpoint_address = await MultiGet(
+        Get(LockedResolve, LockedResolveRequest(resolve, address)),
+        Get(CheckpointAddress, CheckpointAddressRequest(model, address)),
+    )
+    if checkpoint_address.address is None:
+        raise unlocked_hub_id(model, address)
+    checkpoint, sources = await MultiGet(
+        Get(CheckpointFolder, CheckpointRequest(checkpoint_address.address)),
+        Get(ProcessSources, ExporterSourcesRequest(spec.export_format)),
+    )
+    export = ExportRequest(spec, checkpoint.origin, lock.toolchain)
+    request_file, checkpoint_files = await MultiGet(
+        Get(Digest, CreateDigest([FileContent(_REQUEST_FILE, export.to_json().encode())])),
+        Get(Digest, AddPrefix(checkpoint.digest, _CHECKPOINT)),
+    )
+    output = await Get(
+        ModuleOutput,
+        ModuleProcess(
+            module=_EXPORTER_MODULE,
+            argv=(_REQUEST_FILE, _CHECKPOINT, _ARTIFACT, _PROBE),
+            resolve=resolve,
+            inputs=(sources.digest, request_file, checkpoint_files),
+            outputs=(_ARTIFACT, _PROBE),
+            description=(
+                f"Export {checkpoint.origin.identity} to {spec.export_format} ({address})"
+            ),
+            address=address,
+        ),
+    )
+    return ExportedModel(
+        output.folders[_ARTIFACT], output.folders[_PROBE], spec.export_format, resolve
+    )
+
+
+def rules() -> Iterable[object]:
+    return collect_rules()

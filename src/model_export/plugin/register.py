@@ -11,9 +11,11 @@ from model_export.plugin import (
     artifacts,
     checkpoint_folders,
     checkpoint_lookup,
+    exports,
     locked_resolves,
     process_sources,
     processes,
+    verifications,
     wheel_files,
     wheel_files_target,
 )
@@ -22,7 +24,7 @@ from model_export.plugin.checkpoint_types import (
     RandomCheckpointTarget,
     WheelCheckpointTarget,
 )
-from model_export.plugin.goals import dependents, package, package_dist
+from model_export.plugin.goals import dependents, package, package_dist, run, test
 from model_export.plugin.target_types import ExportModelTarget
 from model_export.plugin.wheel_files_target import WheelFilesTarget
 
@@ -44,11 +46,15 @@ def rules() -> Iterable[object]:
         *checkpoint_folders.rules(),
         *checkpoint_lookup.rules(),
         *dependents.rules(),
+        *exports.rules(),
         *locked_resolves.rules(),
         *package.rules(),
         *pex.rules(),
         *process_sources.rules(),
         *processes.rules(),
+        *run.rules(),
+        *test.rules(),
+        *verifications.rules(),
         *wheel_files.rules(),
         *wheel_files_target.rules(),
     ]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pants.option.option_types import StrOption
+from pants.option.option_types import SkipOption, StrOption
 from pants.option.subsystem import Subsystem
 
 
@@ -19,3 +19,11 @@ class ModelExport(Subsystem):
             "all exports, so that they share the result. It needs torch, transformers and gguf."
         ),
     )
+
+
+class ModelExportTest(Subsystem):
+    options_scope = "model-export-test"
+    name = "verification of exported models"
+    help = "What `test` does with `export_model` targets."
+
+    skip = SkipOption("test")

@@ -56,8 +56,8 @@ class VerificationFailed(Exception):
 
 
 @dataclass(frozen=True)
-class _Verified:
-    """An exported artifact, and what its manifest is to say of its verification."""
+class VerifiedExport:
+    """An export whose manifest is to say how its verification ended."""
 
     artifact: Digest
     status: str
@@ -72,15 +72,15 @@ async def build_artifact(request: ArtifactRequest) -> Artifact:
         Get(WrappedTarget, WrappedTargetRequest(address, "an artifact")),
     )
     if wrapped.target[SkipVerifyField].value:
-        return await Get(Artifact, _Verified(exported.artifact, "skipped", FrozenDict()))
+        return await Get(Artifact, VerifiedExport(exported.artifact, "skipped", FrozenDict()))
     verification = await Get(Verification, VerificationRequest(address))
     if verification.failure is not None:
         raise VerificationFailed(address, verification.failure, verification.report)
-    return await Get(Artifact, _Verified(exported.artifact, "passed", verification.tolerance))
+    return await Get(Artifact, VerifiedExport(exported.artifact, "passed", verification.tolerance))
 
 
 @rule(desc="Record the verification of an artifact", level=LogLevel.DEBUG)
-async def record_verification(request: _Verified) -> Artifact:
+async def record_verification(request: VerifiedExport) -> Artifact:
     manifests, entries = await MultiGet(
         Get(DigestContents, DigestSubset(request.artifact, PathGlobs([MANIFEST_FILE]))),
         Get(DigestEntries, Digest, request.artifact),

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Iterable
 
 from pants.engine.addresses import Address
 from pants.engine.engine_aware import EngineAwareParameter
 from pants.engine.fs import AddPrefix, CreateDigest, Digest, FileContent
+from pants.engine.process import ProcessResultMetadata
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.util.logging import LogLevel
@@ -53,6 +54,7 @@ class ExportedModel:
     probe: Digest
     export_format: str
     resolve: str
+    metadata: ProcessResultMetadata = field(compare=False)
 
 
 @rule(desc="Export a model", level=LogLevel.DEBUG)
@@ -94,7 +96,11 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
         ),
     )
     return ExportedModel(
-        output.folders[_ARTIFACT], output.folders[_PROBE], spec.export_format, resolve
+        output.folders[_ARTIFACT],
+        output.folders[_PROBE],
+        spec.export_format,
+        resolve,
+        output.metadata,
     )
 
 

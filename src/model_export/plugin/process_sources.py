@@ -44,6 +44,11 @@ def runtime_modules(export_format: str) -> Tuple[str, ...]:
     return tuple(f"{PACKAGE}.runtime.{folder}.{export_format}" for folder in ("graphs", "decoders"))
 
 
+def verifier_modules(export_format: str) -> Tuple[str, ...]:
+    """The modules for one format that the verifier imports by name, the runtime's among them."""
+    return (*runtime_modules(export_format), f"{PACKAGE}.verifier.structure.{export_format}")
+
+
 @dataclass(frozen=True)
 class ProcessSources:
     """Source files below `model_export/`."""

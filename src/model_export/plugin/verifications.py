@@ -26,7 +26,7 @@ from model_export.plugin.exports import ExportedModel, ExportedModelRequest
 from model_export.plugin.process_sources import (
     ModuleSourcesRequest,
     ProcessSources,
-    runtime_modules,
+    verifier_modules,
 )
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
 from model_export.plugin.verification_checks import check_tolerance
@@ -92,7 +92,7 @@ async def verify(request: VerificationRequest, test: TestSubsystem) -> Verificat
         Get(
             ProcessSources,
             ModuleSourcesRequest(
-                f"{_VERIFIER_MODULE}.__main__", runtime_modules(exported.export_format)
+                f"{_VERIFIER_MODULE}.__main__", verifier_modules(exported.export_format)
             ),
         ),
         Get(Digest, CreateDigest([FileContent(_REQUEST_FILE, content)])),

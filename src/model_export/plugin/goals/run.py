@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Iterable
+from typing import Iterable, Optional
 
 from pants.backend.python.subsystems.setup import PythonSetup
 from pants.backend.python.util_rules.pex import VenvPex
@@ -31,7 +31,6 @@ from model_export.plugin.target_types import ConfigField, ExportResolveField, Mo
 
 _RUNTIME_MODULE = "model_export.runtime"
 _ARTIFACT = "artifact"
-# Resolves without torch, where the format has one; a repository may be without them.
 _SERVE_RESOLVES = {"onnx": "serve-onnx", "openvino": "serve-openvino"}
 
 
@@ -45,15 +44,20 @@ class ArtifactRunFieldSet(RunFieldSet):
     environment: EnvironmentField
 
 
+def runtime_resolve(export_format: str, exported_in: Optional[str], known: Iterable[str]) -> str:
+    """The resolve that an artifact runs in: without torch where the repository has such a one."""
+    slim = _SERVE_RESOLVES.get(export_format)
+    if slim is not None and slim in known:
+        return slim
+    return exported_in or export_format
+
+
 @rule(desc="Run an artifact", level=LogLevel.DEBUG)
 async def run_artifact(
     field_set: ArtifactRunFieldSet, pex_environment: PexEnvironment, python_setup: PythonSetup
 ) -> RunRequest:
     export_format, _ = check_config(field_set.config.value)
-    resolve = field_set.resolve.value or export_format
-    serve_resolve = _SERVE_RESOLVES.get(export_format)
-    if serve_resolve in python_setup.resolves:
-        resolve = serve_resolve
+    resolve = runtime_resolve(export_format, field_set.resolve.value, python_setup.resolves)
     # Before the export, which takes minutes.
     await Get(LockedResolve, LockedResolveRequest(resolve, field_set.address))
     artifact, venv, sources = await MultiGet(

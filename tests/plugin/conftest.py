@@ -7,6 +7,7 @@ from pants.core.goals import package as core_package
 from pants.core.target_types import FileTarget
 from pants.core.target_types import rules as core_target_rules
 from pants.core.util_rules import archive, distdir, source_files, system_binaries
+from pants.engine.fs import Digest, DigestEntries
 from pants.engine.internals.parametrize import Parametrize
 from pants.engine.target import (
     DependenciesRequest,
@@ -17,7 +18,7 @@ from pants.engine.target import (
 from pants.testutil.rule_runner import PYTHON_BOOTSTRAP_ENV, QueryRule, RuleRunner
 
 from model_export.plugin import register
-from model_export.plugin.artifacts import Artifact, ArtifactRequest
+from model_export.plugin.artifacts import Artifact, ArtifactRequest, VerifiedExport
 from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
 from model_export.plugin.process_sources import (
     ExporterSourcesRequest,
@@ -40,7 +41,9 @@ def make_rule_runner() -> RuleRunner:
             *source_files.rules(),
             *system_binaries.rules(),
             QueryRule(Artifact, [ArtifactRequest]),
+            QueryRule(Artifact, [VerifiedExport]),
             QueryRule(CheckpointFolder, [CheckpointRequest]),
+            QueryRule(DigestEntries, [Digest]),
             QueryRule(HydratedSources, [HydrateSourcesRequest]),
             QueryRule(ProcessSources, [ExporterSourcesRequest]),
             QueryRule(ProcessSources, [ModuleSourcesRequest]),

@@ -16,6 +16,7 @@ from model_export.plugin.process_sources import (
     ModuleSourcesRequest,
     ProcessSources,
     import_closure,
+    runtime_modules,
 )
 
 
@@ -53,6 +54,19 @@ def test_a_checkpoint_process_gets_what_its_module_imports(rule_runner: RuleRunn
     assert {"model_export/checkpoints/__init__.py", "model_export/checkpoints/gguf.py"} <= gguf
     assert "model_export/checkpoints/random_weights.py" not in gguf
     assert not any("/plugin/" in file or "/backends/" in file for file in gguf)
+
+
+def test_modules_that_are_imported_by_name(rule_runner: RuleRunner) -> None:
+    onnx = "model_export/runtime/graphs/onnx.py"
+    module = "model_export.runtime.graph"
+    assert onnx not in _files(rule_runner, ModuleSourcesRequest(module))
+    named = _files(rule_runner, ModuleSourcesRequest(module, runtime_modules("onnx")))
+    assert {onnx, "model_export/runtime/graphs/__init__.py"} <= named
+    assert "model_export/runtime/graphs/openvino.py" not in named
+    absent = ("model_export.runtime.graphs.no_such_format",)
+    assert _files(rule_runner, ModuleSourcesRequest(module, absent)) == _files(
+        rule_runner, ModuleSourcesRequest(module)
+    )
 
 
 def test_import_closure_follows_each_form_of_import(tmp_path: Path) -> None:

@@ -15,6 +15,7 @@ from model_export.plugin import register
 from model_export.plugin.artifacts import Artifact, ArtifactRequest
 from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
 from model_export.plugin.hash_lock import find_locked, parse_hash_lock
+from model_export.plugin.processes import ModuleOutput, ModuleProcess
 from model_export.plugin.wheel_files import WheelFiles, WheelFilesRequest
 
 # Small wheels of one module each; hashes as PyPI has them.
@@ -31,6 +32,7 @@ def runner() -> RuleRunner:
             *register.rules(),
             QueryRule(Artifact, [ArtifactRequest]),
             QueryRule(CheckpointFolder, [CheckpointRequest]),
+            QueryRule(ModuleOutput, [ModuleProcess]),
             QueryRule(WheelFiles, [WheelFilesRequest]),
         ],
         target_types=register.target_types(),
@@ -99,3 +101,22 @@ def test_a_failing_export_starts_with_its_address_and_last_line(runner: RuleRunn
     # This resolve has no torch: the exporter really starts, and really fails.
     assert "ProcessFailed: m:x: The export process failed with ModuleNotFoundError" in message
     assert "Traceback (most recent call last)" in message
+
+
+def test_a_process_that_hangs_is_ended(runner: RuleRunner) -> None:
+    hangs = ModuleProcess(
+        module="timeit",
+        argv=("import time; time.sleep(600)",),
+        resolve="dynamo",
+        inputs=(),
+        outputs=("report",),
+        description="Verify m:x",
+        address=Address("m", target_name="x"),
+        timeout_seconds=1,
+    )
+    with pytest.raises(
+        ExecutionError,
+        match=r"ProcessTimedOut: m:x: The process took longer than 1 s and was ended\. Raise the "
+        r"target's `timeout`, or \[test\]\.timeout_maximum where that is lower\.",
+    ):
+        runner.request(ModuleOutput, [hangs])

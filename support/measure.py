@@ -15,9 +15,10 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
-from model_export.spec import CheckpointOrigin, ExportRequest, Toolchain
 from support.families import FAMILIES, Family
 from support.modes import MODES, Mode
+
+from model_export.spec import CheckpointOrigin, ExportRequest, Toolchain
 
 VERIFIED, REFUSED, WRONG = "verified", "refused", "wrong"
 _TIMEOUT_SECONDS = 900

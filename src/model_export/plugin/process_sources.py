@@ -32,7 +32,7 @@ class ExporterSourcesRequest:
 class ModuleSourcesRequest:
     """One module and what it imports of our package, directly or not.
 
-    It imports those of `by_name` by their names; one that isn't there is left out.
+    It imports those of `by_name` by their names.
     """
 
     module: str
@@ -41,7 +41,8 @@ class ModuleSourcesRequest:
 
 def runtime_modules(export_format: str) -> Tuple[str, ...]:
     """The modules that load the artifacts of one format, which the runtime imports by name."""
-    return tuple(f"{PACKAGE}.runtime.{folder}.{export_format}" for folder in ("graphs", "decoders"))
+    folders = ("graphs", "decoders.cached")
+    return tuple(f"{PACKAGE}.runtime.{folder}.{export_format}" for folder in folders)
 
 
 def verifier_modules(export_format: str) -> Tuple[str, ...]:
@@ -72,8 +73,7 @@ async def module_sources(request: ModuleSourcesRequest) -> ProcessSources:
     package = importlib.resources.files(PACKAGE)
     paths = set(import_closure(package, request.module))
     for module in request.by_name:
-        if _file_of(package, module) is not None:
-            paths.update(import_closure(package, module))
+        paths.update(import_closure(package, module))
     return ProcessSources(await Get(Digest, CreateDigest(_contents(package, paths))))
 
 

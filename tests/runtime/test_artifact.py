@@ -67,13 +67,14 @@ def test_a_component_has_to_be_named_among_several(tmp_path: Path) -> None:
 
 
 def test_settings_of_generation(tmp_path: Path) -> None:
-    """`generation_config.json` wins; a multimodal model's are in `text_config`."""
+    """`config.json` counts where there are none; a multimodal model's are in `text_config`."""
     settings = {"eos_token_id": 1, "bos_token_id": 0, "text_config": {"vocab_size": 99}}
-    _write(tmp_path, "model", settings=settings)
+    artifact = read_artifact(_write(tmp_path, "model", settings=settings))
+    assert artifact.token_ids("eos_token_id") == (1,)
     (tmp_path / "generation_config.json").write_text('{"eos_token_id": [3, 4], "pad_token_id": 0}')
     artifact = read_artifact(tmp_path)
     assert artifact.token_ids("eos_token_id") == (3, 4)
     assert artifact.token_ids("pad_token_id") == (0,)
-    assert artifact.token_ids("bos_token_id") == (0,)
+    assert artifact.token_ids("bos_token_id") == ()
     assert artifact.token_ids("suppress_tokens") == ()
-    assert artifact.setting("vocab_size") == 99
+    assert artifact.model_setting("vocab_size") == 99

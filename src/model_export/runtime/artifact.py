@@ -41,19 +41,21 @@ class Artifact:
                 return record
         raise InputError(f"{self.folder} has no component {name!r}: it has {', '.join(names)}.")
 
-    def setting(self, name: str) -> Any:
-        """A setting of generation, from `generation_config.json` or else `config.json`; or None.
+    def model_setting(self, name: str) -> Any:
+        """A key of `config.json`, or None.
 
         A model of several modalities keeps those of its language model in `text_config`.
         """
-        for source in (self.generation_config, self.config, self.config.get("text_config") or {}):
-            if source.get(name) is not None:
-                return source[name]
-        return None
+        value = self.config.get(name)
+        return (self.config.get("text_config") or {}).get(name) if value is None else value
 
     def token_ids(self, name: str) -> tuple[int, ...]:
-        """A setting that is one token id or a list of them; empty if it isn't set."""
-        value = self.setting(name)
+        """A setting of generation that is a token id or a list of them; empty if it isn't set.
+
+        As in transformers, `config.json` counts only where there is no `generation_config.json`.
+        """
+        own = self.generation_config
+        value = own.get(name) if own else self.model_setting(name)
         if value is None:
             return ()
         return tuple(value) if isinstance(value, list) else (int(value),)

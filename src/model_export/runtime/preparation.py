@@ -107,7 +107,7 @@ def _rows(
     if (prompts is None) == (ids is None):
         raise InputError("Give either prompts or `input_ids`.")
     rows = token_rows(unpadded(ids, mask) if prompts is None else prompts, tokenizer)
-    vocabulary = artifact.setting("vocab_size")
+    vocabulary = artifact.model_setting("vocab_size")
     for number, row in enumerate(rows):
         if vocabulary is not None and not 0 <= min(row) <= max(row) < vocabulary:
             raise InputError(f"Prompt {number} has a token outside of 0 to {vocabulary - 1}.")
@@ -173,7 +173,8 @@ def room_for(artifact: Artifact, prompt: TokenBatch, wanted: int) -> int:
     """`wanted` new tokens, or as many as the model has positions for. Raises InputError."""
     length = prompt.ids.shape[1]
     limits = [
-        artifact.setting("max_target_positions") or artifact.setting("max_position_embeddings"),
+        artifact.model_setting("max_target_positions")
+        or artifact.model_setting("max_position_embeddings"),
         artifact.manifest.spec["generation_config"].get("max_cache_len"),
     ]
     # The last token is never fed: it needs no position.

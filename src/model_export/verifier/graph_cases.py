@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
+from typing import Any
+
+import numpy as np
 
 from model_export.probe import GraphCase
-from model_export.runtime.graph import Array, Graph, plain_name
+from model_export.runtime.graph import Array, Graph, numpy_dtype, plain_name
 from model_export.verifier.differences import Difference, agreement, measure, not_finite
 from model_export.verifier.padding import real_positions
 from model_export.verifier.probe_tensors import ProbeTensors
@@ -16,11 +19,20 @@ from model_export.verifier.tolerance import Bounds
 LOGITS = "logits"
 
 
-def run_case(graph: Graph, case: GraphCase, tensors: ProbeTensors, bounds: Bounds) -> CaseResult:
-    """One call of the graph; a check for every output, what isn't a cache first."""
+def run_case(
+    graph: Graph,
+    case: GraphCase,
+    tensors: ProbeTensors,
+    states: Mapping[str, str],
+    bounds: Bounds,
+) -> CaseResult:
+    """One call of the graph; a check for every output, what isn't a cache first.
+
+    `states` are the dtypes of inputs that the graph keeps by itself, by their plain names.
+    """
     start = time.monotonic()
     try:
-        inputs = _named_inputs(graph, case, tensors)
+        inputs = _named_inputs(graph, case, tensors, states)
         outputs = graph.run(inputs)
     # Whatever a runtime raises for inputs that the eager model takes is the verdict on the graph.
     except Exception as error:
@@ -40,10 +52,21 @@ def described(error: BaseException) -> str:
     return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__
 
 
-def _named_inputs(graph: Graph, case: GraphCase, tensors: ProbeTensors) -> dict[str, Array]:
-    """The inputs under the graph's own names; those of a state as if it were an input."""
-    names = {plain_name(port.name): port.name for port in graph.record.inputs}
-    return {names.get(name, f"input.{name}"): tensors.get(key) for name, key in case.inputs.items()}
+def _named_inputs(
+    graph: Graph, case: GraphCase, tensors: ProbeTensors, states: Mapping[str, str]
+) -> dict[str, Array]:
+    """The inputs under the graph's own names; those of a state as if it were an input.
+
+    A probe keeps half precision as float32, which holds it exactly; the graph gets its own dtype.
+    """
+    ports = {plain_name(port.name): (port.name, port.dtype) for port in graph.record.inputs}
+    ports.update({name: (f"input.{name}", dtype) for name, dtype in states.items()})
+    inputs = {}
+    for name, key in case.inputs.items():
+        port, dtype = ports[name]
+        tensor = tensors.get(key)
+        inputs[port] = tensor.astype(numpy_dtype(dtype)) if tensor.dtype.kind == "f" else tensor
+    return inputs
 
 
 def _masks(case: GraphCase, tensors: ProbeTensors) -> Mapping[str, Array]:
@@ -71,7 +94,7 @@ def _compare(
     if got.shape != expected.shape:
         shapes = f"{list(got.shape)} (expected {list(expected.shape)})"
         return Check(name, f"`{name}` has the shape {shapes}")
-    if got.dtype != expected.dtype:
+    if not _same_kind(got.dtype, expected.dtype):
         return Check(name, f"`{name}` is {got.dtype} (expected {expected.dtype})")
     if got.size == 0:
         return Check(name)
@@ -104,6 +127,11 @@ def _compare(
                 f"(allowed {bounds.tolerance.argmax:.1%})"
             )
     return Check(name, next(iter(failures), None), figures)
+
+
+def _same_kind(got: np.dtype[Any], expected: np.dtype[Any]) -> bool:
+    """Equal dtypes; of floats, whose width a probe doesn't keep, any two."""
+    return got == expected or (got.kind == "f" and expected.kind == "f")
 
 
 def too_far(subject: str, difference: Difference, bounds: Bounds) -> Iterator[str]:

@@ -15,7 +15,7 @@ from model_export.verifier.errors import VerificationError
 
 
 class ProbeTensors:
-    """A context manager over `probe.safetensors`; bfloat16 tensors are stored as float32.
+    """A context manager over `probe.safetensors`; half precision is stored as float32.
 
     The file is mapped, and nothing of it is kept: the largest probe needs no more memory than its
     largest case.

@@ -26,24 +26,22 @@ def check_signature(
     spec: Mapping[str, Any],
     cases: Sequence[GraphCase],
     tensors: ProbeTensors,
-) -> tuple[Check, ...]:
-    """All that can be said about a component without running it.
+) -> tuple[tuple[Check, ...], FoundGraph | None]:
+    """All that can be said about a component without running it; what its file says, if readable.
 
     `cases` are those of this component: their inputs are what the eager call takes, and an axis
     whose size differs between them has to be dynamic.
     """
     if spec["config"].get("export_params") is False:
-        return (
-            Check(
-                "parameters",
-                "has no parameters (`export_params=False`), so that nothing can be run; "
-                "a target that wants that needs `skip_verify=True`",
-            ),
+        failure = (
+            "has no parameters (`export_params=False`), so that nothing can be run; "
+            "a target that wants that needs `skip_verify=True`"
         )
+        return (Check("parameters", failure),), None
     try:
         found = inspect(artifact, export_format, record, spec)
     except UnreadableGraph as error:
-        return (Check("graph", str(error)),)
+        return (Check("graph", str(error)),), None
     checks = [Check(name, flaw) for name, flaw in found.flaws.items()]
     checks.append(Check("eager inputs", next(_missing_inputs(record, found, cases), None)))
     checks.append(Check("inputs", next(_wrong_ports("input", record.inputs, found.inputs), None)))
@@ -53,7 +51,7 @@ def check_signature(
     checks.append(Check("eager outputs", next(_missing_outputs(record, found, cases), None)))
     frozen = (*_frozen_by_probe(record, cases, tensors), *_frozen_by_spec(record, spec))
     checks.append(Check("dynamic dimensions", next(iter(frozen), None)))
-    return tuple(checks)
+    return tuple(checks), found
 
 
 def _wrong_ports(
@@ -86,7 +84,7 @@ def _missing_inputs(
     record: ComponentRecord, found: FoundGraph, cases: Sequence[GraphCase]
 ) -> Iterator[str]:
     """What the eager call takes and the graph doesn't: dropped; the other way round: unknown."""
-    taken = {plain_name(port.name) for port in record.inputs} | found.states
+    taken = {plain_name(port.name) for port in record.inputs} | set(found.states)
     for case in cases:
         for name in case.inputs:
             if name not in taken:
@@ -102,7 +100,7 @@ def _missing_inputs(
 def _missing_outputs(
     record: ComponentRecord, found: FoundGraph, cases: Sequence[GraphCase]
 ) -> Iterator[str]:
-    given = {plain_name(port.name) for port in record.outputs} | found.states
+    given = {plain_name(port.name) for port in record.outputs} | set(found.states)
     for case in cases:
         for name in case.outputs:
             if name not in given:

@@ -18,6 +18,7 @@ from model_export.verifier.graph_cases import run_case
 from model_export.verifier.probe_tensors import ProbeTensors
 from model_export.verifier.results import ARTIFACT, CaseResult, Check, Verdict
 from model_export.verifier.signature import check_signature
+from model_export.verifier.structure.found import FoundGraph
 from model_export.verifier.tolerance import Bounds, choose_bounds
 
 
@@ -55,13 +56,19 @@ def _read(folder: Path) -> Probe:
 
 def _stages(
     artifact: Path, manifest: Manifest, probe: Probe, tensors: ProbeTensors, bounds: Bounds
-) -> Iterator[list[CaseResult]]:
+) -> Iterator[Iterator[CaseResult]]:
+    found: dict[str, FoundGraph] = {}
+    yield _folder(artifact, manifest, probe)
+    yield _signatures(artifact, manifest, probe, tensors, found)
+    yield _graphs(artifact, manifest, probe, tensors, found, bounds)
+    yield _generations(artifact, manifest, probe, tensors, bounds)
+
+
+def _folder(artifact: Path, manifest: Manifest, probe: Probe) -> Iterator[CaseResult]:
     start = time.monotonic()
-    yield [_artifact_case("files", *check_files(artifact, manifest), start=start)]
-    yield [_artifact_case("probe", _coverage(manifest, probe), start=time.monotonic())]
-    yield [*_signatures(artifact, manifest, probe, tensors)]
-    yield [*_graphs(artifact, manifest, probe, tensors, bounds)]
-    yield [*_generations(artifact, manifest, probe, tensors, bounds)]
+    checks = check_files(artifact, manifest)
+    yield CaseResult(ARTIFACT, "files", checks, time.monotonic() - start)
+    yield CaseResult(ARTIFACT, "probe", (_coverage(manifest, probe),), 0.0)
 
 
 def _coverage(manifest: Manifest, probe: Probe) -> Check:
@@ -78,19 +85,31 @@ def _coverage(manifest: Manifest, probe: Probe) -> Check:
 
 
 def _signatures(
-    artifact: Path, manifest: Manifest, probe: Probe, tensors: ProbeTensors
+    artifact: Path,
+    manifest: Manifest,
+    probe: Probe,
+    tensors: ProbeTensors,
+    found: dict[str, FoundGraph],
 ) -> Iterator[CaseResult]:
+    """Fills `found` with what each component's file says."""
     for record in manifest.components:
         start = time.monotonic()
         cases = [case for case in probe.graphs if case.component == record.name]
-        checks = check_signature(
+        checks, graph = check_signature(
             artifact, manifest.export_format, record, manifest.spec, cases, tensors
         )
+        if graph is not None:
+            found[record.name] = graph
         yield CaseResult(record.name, "signature", checks, time.monotonic() - start)
 
 
 def _graphs(
-    artifact: Path, manifest: Manifest, probe: Probe, tensors: ProbeTensors, bounds: Bounds
+    artifact: Path,
+    manifest: Manifest,
+    probe: Probe,
+    tensors: ProbeTensors,
+    found: Mapping[str, FoundGraph],
+    bounds: Bounds,
 ) -> Iterator[CaseResult]:
     for record in manifest.components:
         start = time.monotonic()
@@ -103,7 +122,7 @@ def _graphs(
         yield CaseResult(record.name, "load", (Check("load"),), time.monotonic() - start)
         for case in probe.graphs:
             if case.component == record.name:
-                yield run_case(graph, case, tensors, bounds)
+                yield run_case(graph, case, tensors, found[record.name].states, bounds)
         # One graph's weights at a time.
         del graph
 
@@ -124,7 +143,3 @@ def _generations(
     yield CaseResult(GENERATION, "load", (Check("load"),), time.monotonic() - start)
     for case in probe.generations:
         yield run_generation(decoder, case, artifact, manifest, tensors, bounds)
-
-
-def _artifact_case(case: str, *checks: Check, start: float) -> CaseResult:
-    return CaseResult(ARTIFACT, case, checks, time.monotonic() - start)

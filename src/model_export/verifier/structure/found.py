@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol, TypeAlias
 
@@ -25,8 +25,9 @@ class FoundTensor:
 
 @dataclass(frozen=True)
 class FoundGraph:
-    """The ports of a graph in their order, the plain names of what it keeps as state, its flaws.
+    """The ports of a graph in their order, what it keeps as state, and its flaws.
 
+    `states` has the dtype of each tensor that the graph keeps by itself, under its plain name.
     `flaws` maps what was looked at (`onnx.checker`) to a sentence about what is wrong, or None.
     `supplied` are inputs that the eager model knows nothing of, which the runtime fills in.
     """
@@ -34,7 +35,7 @@ class FoundGraph:
     inputs: tuple[FoundTensor, ...]
     outputs: tuple[FoundTensor, ...]
     flaws: Mapping[str, str | None]
-    states: frozenset[str] = frozenset()
+    states: Mapping[str, str] = field(default_factory=dict)
     supplied: frozenset[str] = frozenset()
 
 

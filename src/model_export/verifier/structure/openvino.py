@@ -46,7 +46,7 @@ def inspect(artifact: Path, record: ComponentRecord, spec: Mapping[str, Any]) ->
         tuple(_port(port, recorded) for port in model.inputs),
         tuple(_port(port, recorded) for port in model.outputs),
         {"constants": None},
-        frozenset(plain_name(before.name) for before, _ in state_records(model).values()),
+        {plain_name(kept.name): kept.dtype for kept, _ in state_records(model).values()},
         frozenset({BEAM_INDEX}),
     )
 

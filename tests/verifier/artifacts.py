@@ -1,0 +1,90 @@
+"""Artifacts of tiny models with their probes, as an export leaves them, and edits of both."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel
+
+from exporter.backends.tiny_models import export
+from model_export.exporter.probe import record_probe
+from model_export.manifest import (
+    MANIFEST_FILE,
+    CheckpointRecord,
+    ComponentRecord,
+    Manifest,
+    record_files,
+)
+from model_export.spec import ExportSpec
+from model_export.verifier.results import Verdict
+from model_export.verifier.verification import verify
+
+
+@dataclass(frozen=True)
+class Built:
+    """An artifact and the probe it is verified with."""
+
+    artifact: Path
+    probe: Path
+
+    @property
+    def manifest(self) -> Manifest:
+        return Manifest.from_json((self.artifact / MANIFEST_FILE).read_text(encoding="utf-8"))
+
+    def record(self, component: str) -> ComponentRecord:
+        (record,) = (item for item in self.manifest.components if item.name == component)
+        return record
+
+    def verify(self, tolerance: Mapping[str, float] | None = None) -> Verdict:
+        return verify(self.artifact, self.probe, tolerance or {})
+
+    def copy(self, folder: Path) -> Built:
+        """A copy of the artifact to spoil, with the same probe."""
+        return Built(Path(shutil.copytree(self.artifact, folder / "artifact")), self.probe)
+
+    def rehash(self) -> None:
+        """Make the manifest's hashes true again: what was wrong in the export has good ones."""
+        self.write(replace(self.manifest, files=record_files(self.artifact)))
+
+    def replace_record(self, changed: ComponentRecord) -> None:
+        """Let the manifest say `changed` about the component of that name."""
+        components = tuple(
+            changed if item.name == changed.name else item for item in self.manifest.components
+        )
+        self.write(replace(self.manifest, components=components))
+
+    def write(self, manifest: Manifest) -> None:
+        (self.artifact / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
+
+
+def build(
+    make_model: Callable[[], PreTrainedModel],
+    inputs: dict[str, Any],
+    spec: ExportSpec,
+    folder: Path,
+    make_exported: Callable[[], PreTrainedModel] | None = None,
+) -> Built:
+    """Record what `make_model()` says, and export it, or `make_exported()` in its place."""
+    built = Built(folder / "artifact", folder / "probe")
+    record_probe(make_model(), None, dict(inputs), spec, built.probe)
+    model = (make_exported or make_model)()
+    records = export(model, dict(inputs), spec, built.artifact)
+    model.config.to_json_file(built.artifact / "config.json")
+    if model.can_generate():
+        model.generation_config.to_json_file(built.artifact / "generation_config.json")
+    built.write(
+        Manifest(
+            spec.export_format,
+            CheckpointRecord("random", "tests", ()),
+            asdict(spec),
+            {"resolve": spec.export_format, "sha256": "0" * 64},
+            {},
+            tuple(records.values()),
+            record_files(built.artifact),
+        )
+    )
+    return built

@@ -49,9 +49,9 @@ class VerificationFailed(Exception):
     """An artifact that doesn't compute what its model computes; `report` is the whole report."""
 
     def __init__(self, address: Address, failure: str, report: Digest) -> None:
-        super().__init__(f"{address}: {failure} Full report: `pants test {address}`")
+        self.failure = failure.rstrip(".") + "."
+        super().__init__(f"{address}: {self.failure} Full report: `pants test {address}`")
         self.address = address
-        self.failure = failure
         self.report = report
 
 

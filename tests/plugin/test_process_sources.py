@@ -17,7 +17,11 @@ from model_export.plugin.process_sources import (
     ProcessSources,
     import_closure,
     runtime_modules,
+    verifier_modules,
 )
+from model_export.spec import FORMATS
+
+TORCH_FORMATS = ("dynamo", "executorch")
 
 
 def _files(rule_runner: RuleRunner, request: object) -> Set[str]:
@@ -56,17 +60,32 @@ def test_a_checkpoint_process_gets_what_its_module_imports(rule_runner: RuleRunn
     assert not any("/plugin/" in file or "/backends/" in file for file in gguf)
 
 
-def test_modules_that_are_imported_by_name(rule_runner: RuleRunner) -> None:
-    onnx = "model_export/runtime/graphs/onnx.py"
-    module = "model_export.runtime.graph"
-    assert onnx not in _files(rule_runner, ModuleSourcesRequest(module))
-    named = _files(rule_runner, ModuleSourcesRequest(module, runtime_modules("onnx")))
-    assert {onnx, "model_export/runtime/graphs/__init__.py"} <= named
-    assert "model_export/runtime/graphs/openvino.py" not in named
-    absent = ("model_export.runtime.graphs.no_such_format",)
-    assert _files(rule_runner, ModuleSourcesRequest(module, absent)) == _files(
-        rule_runner, ModuleSourcesRequest(module)
-    )
+@pytest.mark.parametrize("export_format", FORMATS)
+def test_a_verification_gets_what_loads_its_format(
+    rule_runner: RuleRunner, export_format: str
+) -> None:
+    module = "model_export.verifier.__main__"
+    files = _files(rule_runner, ModuleSourcesRequest(module, verifier_modules(export_format)))
+    own = {
+        f"model_export/runtime/graphs/{export_format}.py",
+        f"model_export/runtime/decoders/cached/{export_format}.py",
+        f"model_export/verifier/structure/{export_format}.py",
+    }
+    assert own <= files
+    assert not any("/plugin/" in file or "/exporter/backends/" in file for file in files)
+    if export_format in ("onnx", "openvino"):
+        torch_formats = {f"model_export/runtime/graphs/{name}.py" for name in TORCH_FORMATS}
+        assert not torch_formats & files
+
+
+@pytest.mark.parametrize("export_format", FORMATS)
+def test_a_run_gets_no_verifier_and_no_exporter(
+    rule_runner: RuleRunner, export_format: str
+) -> None:
+    module = "model_export.runtime.__main__"
+    files = _files(rule_runner, ModuleSourcesRequest(module, runtime_modules(export_format)))
+    assert f"model_export/runtime/graphs/{export_format}.py" in files
+    assert not any("/verifier/" in file or "/exporter/" in file for file in files)
 
 
 def test_import_closure_follows_each_form_of_import(tmp_path: Path) -> None:

@@ -35,9 +35,10 @@ from model_export.plugin.goals.run import ArtifactRunFieldSet, runtime_resolve
 from model_export.plugin.verifications import Verification, VerificationRequest
 
 LOCK = Path("3rdparty/onnx/lock.txt")
+# 1 MiB of weights: Pants links files of 512 KiB and more into a sandbox, and writes smaller ones.
 CONFIG = """\
-{"architectures": ["BertModel"], "model_type": "bert", "vocab_size": 64, "hidden_size": 16,
- "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 32,
+{"architectures": ["BertModel"], "model_type": "bert", "vocab_size": 4096, "hidden_size": 64,
+ "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 64,
  "max_position_embeddings": 64, "initializer_range": 0.4}
 """
 CHECKPOINT = 'random_checkpoint(name="bert", config="config.json", seed=1)\n'

@@ -30,10 +30,7 @@ class ExporterSourcesRequest:
 
 @dataclass(frozen=True)
 class ModuleSourcesRequest:
-    """One module and what it imports of our package, directly or not.
-
-    It imports those of `by_name` by their names.
-    """
+    """One module, those it imports by name, and what all of these import of our package."""
 
     module: str
     by_name: Tuple[str, ...] = ()
@@ -41,8 +38,9 @@ class ModuleSourcesRequest:
 
 def runtime_modules(export_format: str) -> Tuple[str, ...]:
     """The modules that load the artifacts of one format, which the runtime imports by name."""
-    folders = ("graphs", "decoders.cached")
-    return tuple(f"{PACKAGE}.runtime.{folder}.{export_format}" for folder in folders)
+    return tuple(
+        f"{PACKAGE}.runtime.{folder}.{export_format}" for folder in ("graphs", "decoders.cached")
+    )
 
 
 def verifier_modules(export_format: str) -> Tuple[str, ...]:
@@ -71,9 +69,8 @@ async def exporter_sources(request: ExporterSourcesRequest) -> ProcessSources:
 @rule(desc="Read the sources of a process", level=LogLevel.DEBUG)
 async def module_sources(request: ModuleSourcesRequest) -> ProcessSources:
     package = importlib.resources.files(PACKAGE)
-    paths = set(import_closure(package, request.module))
-    for module in request.by_name:
-        paths.update(import_closure(package, module))
+    modules = (request.module, *request.by_name)
+    paths = {path for module in modules for path in import_closure(package, module)}
     return ProcessSources(await Get(Digest, CreateDigest(_contents(package, paths))))
 
 

@@ -64,7 +64,7 @@ def _port(value: onnx.ValueInfoProto) -> FoundTensor:
 
 
 def _refusal(model: onnx.ModelProto, record: ComponentRecord) -> str | None:
-    """What ONNX's checker has against the graph; its weights files are looked at by `_wrong_places`.
+    """What ONNX's checker has against the graph; `_wrong_places` looks at its weights files.
 
     The checker refuses a weights file with more than one hard link (onnx 1.21.0, "indicating a
     potential hardlink attack"), and build systems link large files into their sandboxes. So it sees

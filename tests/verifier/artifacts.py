@@ -8,9 +8,11 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any
 
+import torch
 from transformers import PreTrainedModel
 
-from exporter.backends.tiny_models import export
+from model_export.exporter.backend import load_backend
+from model_export.exporter.components import build_components
 from model_export.exporter.probe import record_probe
 from model_export.manifest import (
     MANIFEST_FILE,
@@ -57,6 +59,12 @@ class Built:
         )
         self.write(replace(self.manifest, components=components))
 
+    def failure(self) -> str:
+        """The line that the artifact fails with."""
+        failure = self.verify().failure
+        assert failure is not None, "the artifact passed"
+        return failure
+
     def write(self, manifest: Manifest) -> None:
         (self.artifact / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
 
@@ -66,13 +74,32 @@ def build(
     inputs: dict[str, Any],
     spec: ExportSpec,
     folder: Path,
-    make_exported: Callable[[], PreTrainedModel] | None = None,
+    *,
+    probe: Path | None = None,
+    spoil: Callable[[torch.nn.Module], None] | None = None,
+    built_spec: ExportSpec | None = None,
+    built_inputs: dict[str, Any] | None = None,
 ) -> Built:
-    """Record what `make_model()` says, and export it, or `make_exported()` in its place."""
-    built = Built(folder / "artifact", folder / "probe")
-    record_probe(make_model(), None, dict(inputs), spec, built.probe)
-    model = (make_exported or make_model)()
-    records = export(model, dict(inputs), spec, built.artifact)
+    """Record what `make_model()` says to `spec`, unless there is a `probe`, and export it.
+
+    A wrong export: `spoil` changes each component's module before it is traced, and `built_spec`
+    and `built_inputs` are what is exported in place of what the manifest and the probe say.
+    """
+    built = Built(folder / "artifact", probe or folder / "probe")
+    if probe is None:
+        record_probe(make_model(), None, dict(inputs), spec, built.probe)
+    model = make_model()
+    used = built_spec or spec
+    backend = load_backend(spec.export_format)
+    programs = {}
+    for component in build_components(model, dict(built_inputs or inputs), used):
+        if spoil is not None:
+            spoil(component.module)
+        programs[component.name] = backend.export(
+            component.name, component.module, component.inputs, used
+        )
+    built.artifact.mkdir(parents=True)
+    records = backend.save(programs, built.artifact, used)
     model.config.to_json_file(built.artifact / "config.json")
     if model.can_generate():
         model.generation_config.to_json_file(built.artifact / "generation_config.json")
@@ -83,7 +110,7 @@ def build(
             asdict(spec),
             {"resolve": spec.export_format, "sha256": "0" * 64},
             {},
-            tuple(records.values()),
+            records,
             record_files(built.artifact),
         )
     )

@@ -118,7 +118,14 @@ def _frozen_by_probe(
         shapes = {tensors.shape(case.inputs[name]) for case in cases if name in case.inputs}
         for axis, dim in enumerate(port.shape):
             sizes = {shape[axis] for shape in shapes if axis < len(shape)}
-            if isinstance(dim, int) and sizes - {dim}:
+            if not isinstance(dim, int) or not sizes - {dim}:
+                continue
+            if len(sizes) == 1:
+                yield (
+                    f"input `{port.name}` has the size {dim} on axis {axis} "
+                    f"(expected {sizes.pop()}, the eager model's)"
+                )
+            else:
                 listed = ", ".join(map(str, sorted(sizes)))
                 yield (
                     f"input `{port.name}` is frozen at {dim} on axis {axis}, "

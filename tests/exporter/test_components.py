@@ -90,6 +90,27 @@ def test_the_encoder_makes_what_the_prefill_takes() -> None:
     torch.testing.assert_close(hidden, prefill.inputs["encoder_outputs"].last_hidden_state)
 
 
+@pytest.mark.parametrize("multi_token_decode", [False, True])
+def test_an_encoder_decoders_step_follows_two_tokens(multi_token_decode: bool) -> None:
+    """A cache of one position is frozen by the trace: sizes 0 and 1 always are."""
+    model, spec = _t5(), _spec(for_generation=True, multi_token_decode=multi_token_decode)
+    *_, decode = build_components(model, build_sample_inputs(model, None, spec), spec)
+    leaves = get_leaf_tensors(decode.inputs)
+    assert leaves["decoder_input_ids"].shape == (2, 1)
+    assert leaves["cache.self_attention_cache.layers.0.keys"].shape[2] == 2
+
+
+def test_upstream_still_captures_a_cache_of_one_position() -> None:
+    """transformers 5.24.0. If this fails, so does the reason to ask for two steps."""
+    model, spec = _t5(), _spec(for_generation=True)
+    inputs = build_sample_inputs(model, None, spec)
+    stages = decompose_for_generation(
+        model, inputs, generation_config=capture_generation_config(model, spec)
+    )
+    leaves = get_leaf_tensors(dict(stages["decode"][1]))
+    assert leaves["cache.self_attention_cache.layers.0.keys"].shape[2] == 1
+
+
 def test_upstream_still_captures_no_encoder() -> None:
     """transformers 5.24.0. If this fails, `captured_encoder` is no longer needed."""
     model, spec = _t5(), _spec(for_generation=True)

@@ -60,6 +60,30 @@ def test_a_checkpoint_process_gets_what_its_module_imports(rule_runner: RuleRunn
     assert not any("/plugin/" in file or "/backends/" in file for file in gguf)
 
 
+def test_what_only_a_type_checker_imports_stays_out(tmp_path: Path) -> None:
+    for name in ("wanted", "checked", "otherwise", "qualified"):
+        (tmp_path / f"{name}.py").write_text("")
+    (tmp_path / "__init__.py").write_text("")
+    (tmp_path / "start.py").write_text(
+        "import typing\n"
+        "from typing import TYPE_CHECKING\n"
+        "from model_export import wanted\n"
+        "if TYPE_CHECKING:\n"
+        "    from model_export import checked\n"
+        "else:\n"
+        "    from model_export import otherwise\n"
+        "if typing.TYPE_CHECKING:\n"
+        "    import model_export.qualified\n"
+    )
+    found = import_closure(tmp_path, "model_export.start")
+    assert found == ["__init__.py", "otherwise.py", "start.py", "wanted.py"]
+
+
+def test_the_text_layer_re_verifies_nothing(rule_runner: RuleRunner) -> None:
+    request = ModuleSourcesRequest("model_export.verifier.__main__", verifier_modules("onnx"))
+    assert not any("chat_template" in file for file in _files(rule_runner, request))
+
+
 @pytest.mark.parametrize("export_format", FORMATS)
 def test_a_verification_gets_what_loads_its_format(
     rule_runner: RuleRunner, export_format: str

@@ -63,7 +63,9 @@ def capture_components(
             model,
             inputs,
             generation_config=capture_generation_config(model, spec),
-            multi_token_decode=spec.multi_token_decode,
+            # Of an encoder-decoder the engine then keeps the second decode step (5.24.0): the same
+            # single token, after two. After one, the trace would freeze the cache's length at 1.
+            multi_token_decode=spec.multi_token_decode or model.config.is_encoder_decoder,
         )
     stages = {**encoder, **stages}
     chosen = _choose(tuple(stages), model, spec)

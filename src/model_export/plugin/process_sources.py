@@ -84,8 +84,8 @@ def _contents(package: Traversable, paths: Iterable[str]) -> Tuple[FileContent, 
 def import_closure(package: Traversable, module: str) -> List[str]:
     """The files of `module` and of all of our modules that it imports, parents included.
 
-    Only `import` statements count, wherever they stand in the file; nothing is executed. Raises
-    FileNotFoundError if `module` isn't there.
+    Only `import` statements count, wherever they stand in the file but below `if TYPE_CHECKING`;
+    nothing is executed. Raises FileNotFoundError if `module` isn't there.
     """
     found: Dict[str, None] = {}
     waiting = [module]
@@ -103,9 +103,26 @@ def import_closure(package: Traversable, module: str) -> List[str]:
         found[path] = None
         waiting.extend(_parents(name))
         tree = ast.parse(package.joinpath(path).read_bytes(), filename=path)
-        for node in ast.walk(tree):
+        for node in _run_time_nodes(tree):
             waiting.extend(_imported(node))
     return sorted(found)
+
+
+def _run_time_nodes(tree: ast.AST) -> Iterator[ast.AST]:
+    """All nodes but those below `if TYPE_CHECKING:`, which no process runs."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        yield node
+        if isinstance(node, ast.If) and _is_type_checking(node.test):
+            waiting.extend(node.orelse)
+        else:
+            waiting.extend(ast.iter_child_nodes(node))
+
+
+def _is_type_checking(test: ast.expr) -> bool:
+    name = test.attr if isinstance(test, ast.Attribute) else getattr(test, "id", None)
+    return name == "TYPE_CHECKING"
 
 
 def _parents(module: str) -> Iterator[str]:

@@ -23,6 +23,8 @@ class Mode:
     def spec(self, export_format: str) -> ExportSpec:
         """The spec of a dynamic float32 export in this mode, every default written out."""
         _, config = check_config({"export_format": export_format, "dynamic": True})
+        if export_format == "openvino" and "generation_config" in self.spec_fields:
+            config["stateful"] = False  # The default of a target with a static cache.
         return ExportSpec(export_format, config, **self.spec_fields)
 
 

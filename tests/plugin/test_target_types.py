@@ -121,6 +121,30 @@ def test_the_artifact_is_at_the_path_of_its_target(rule_runner: RuleRunner) -> N
     assert target[ArtifactPathField].value_or_default(file_ending=None) == "models/full"
 
 
+@pytest.mark.parametrize(
+    ("config", "generation_config", "stateful"),
+    [
+        ({}, {}, True),
+        ({}, {"cache_implementation": "static", "max_cache_len": 8}, False),
+        ({"stateful": True}, {"cache_implementation": "static", "max_cache_len": 8}, True),
+    ],
+)
+def test_openvino_keeps_no_static_cache_as_its_state_unless_told_so(
+    rule_runner: RuleRunner,
+    config: Dict[str, Any],
+    generation_config: Dict[str, Any],
+    stateful: bool,
+) -> None:
+    build = (
+        f'export_model(name="x", model=":y", for_generation=True, '
+        f'config={{"export_format": "openvino", **{config}}}, '
+        f"generation_config={generation_config})"
+    )
+    rule_runner.write_files({"state/BUILD": build})
+    spec = export_spec(rule_runner.get_target(Address("state", target_name="x")))
+    assert spec.config["stateful"] is stateful
+
+
 def test_equal_specs_are_equal_whatever_their_address(rule_runner: RuleRunner) -> None:
     rule_runner.write_files({"types/one/BUILD": FULL, "types/two/BUILD": "# Another.\n" + FULL})
     specs = [

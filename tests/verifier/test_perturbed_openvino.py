@@ -157,7 +157,10 @@ def test_a_forgetful_cache_fails(right: Built, tmp_path: Path) -> None:
 
 
 def test_a_static_cache_that_lost_its_count_fails(tmp_path: Path) -> None:
-    """The engine bakes a static cache's filled length into a stateful graph (5.24.0)."""
+    """The engine bakes a static cache's filled length into a stateful graph (transformers 5.24.0).
+
+    If this fails, the exporter's refusal of such a spec is no longer needed.
+    """
     spec = generation_spec(
         "openvino", {}, generation_config={"cache_implementation": "static", "max_cache_len": 32}
     )

@@ -24,6 +24,13 @@ def export_spec(target: Target) -> ExportSpec:
     fields: Dict[str, Any] = {field.alias: field.value for field in target.field_values.values()}
     export_format, config = check_config(fields["config"])
     generation_config = check_generation_config(fields["generation_config"] or {})
+    if (
+        generation_config.get("cache_implementation") == "static"
+        and "stateful" not in fields["config"]
+        and "stateful" in config
+    ):
+        # OpenVINO's own state would lose the count of a static cache's filled positions.
+        config["stateful"] = False
     components = check_components(fields["components"])
     if not fields["for_generation"]:
         check_only_for_generation(generation_config, fields["multi_token_decode"], components)

@@ -43,12 +43,14 @@ def check_signature(
     except UnreadableGraph as error:
         return (Check("graph", str(error)),), None
     checks = [Check(name, flaw) for name, flaw in found.flaws.items()]
-    checks.append(Check("eager inputs", next(_missing_inputs(record, found, cases), None)))
+    checks.append(Check("eager inputs", next(_missing_inputs(record, found, cases, tensors), None)))
     checks.append(Check("inputs", next(_wrong_ports("input", record.inputs, found.inputs), None)))
     checks.append(
         Check("outputs", next(_wrong_ports("output", record.outputs, found.outputs), None))
     )
-    checks.append(Check("eager outputs", next(_missing_outputs(record, found, cases), None)))
+    checks.append(
+        Check("eager outputs", next(_missing_outputs(record, found, cases, tensors), None))
+    )
     frozen = (*_frozen_by_probe(record, cases, tensors), *_frozen_by_spec(record, spec))
     checks.append(Check("dynamic dimensions", next(iter(frozen), None)))
     return tuple(checks), found
@@ -81,13 +83,17 @@ def _same_shape(record: TensorRecord, port: FoundTensor) -> bool:
 
 
 def _missing_inputs(
-    record: ComponentRecord, found: FoundGraph, cases: Sequence[GraphCase]
+    record: ComponentRecord,
+    found: FoundGraph,
+    cases: Sequence[GraphCase],
+    tensors: ProbeTensors,
 ) -> Iterator[str]:
     """What the eager call takes and the graph doesn't: dropped; the other way round: unknown."""
+    constants = _constants([case.inputs for case in cases], tensors)
     taken = {plain_name(port.name) for port in record.inputs} | set(found.states)
     for case in cases:
         for name in case.inputs:
-            if name not in taken:
+            if name not in taken and name not in constants:
                 yield (
                     f"`{name}` is an input of the eager model, but not of the graph, whose result "
                     "can't depend on it"
@@ -97,13 +103,28 @@ def _missing_inputs(
                 yield f"`{name}` is an input of the graph, but not of the eager model"
 
 
+def _constants(sides: Sequence[Mapping[str, str]], tensors: ProbeTensors) -> set[str]:
+    """Scalars with one value in every case: the length of a window, which a graph may fold in."""
+    first, *others = sides
+    return {
+        name
+        for name, key in first.items()
+        if tensors.shape(key) == ()
+        and all(name in side and tensors.get(side[name]) == tensors.get(key) for side in others)
+    }
+
+
 def _missing_outputs(
-    record: ComponentRecord, found: FoundGraph, cases: Sequence[GraphCase]
+    record: ComponentRecord,
+    found: FoundGraph,
+    cases: Sequence[GraphCase],
+    tensors: ProbeTensors,
 ) -> Iterator[str]:
+    constants = _constants([case.outputs for case in cases], tensors)
     given = {plain_name(port.name) for port in record.outputs} | set(found.states)
     for case in cases:
         for name in case.outputs:
-            if name not in given:
+            if name not in given and name not in constants:
                 yield f"`{name}` is an output of the eager model, but not of the graph"
         for name in given:
             if name not in case.outputs:

@@ -110,3 +110,11 @@ def test_engine_still_cannot_trace_strictly() -> None:
     spec = make_spec("openvino", {"strict": True})
     with pytest.raises(Unsupported, match=r"call_id\(\)"):
         BACKEND.export("model", tiny_bert(), left_padded(*_TRACED), spec)
+
+
+def test_a_static_cache_as_openvinos_own_state_is_refused() -> None:
+    spec = generation_spec(
+        "openvino", {}, generation_config={"cache_implementation": "static", "max_cache_len": 32}
+    )
+    with pytest.raises(ExportError, match="freeze how far a static cache is filled"):
+        BACKEND.check(spec)

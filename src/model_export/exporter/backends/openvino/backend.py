@@ -16,6 +16,7 @@ from model_export.exporter.backends.openvino.shared_weights import share_weights
 from model_export.exporter.backends.openvino.stable_names import make_names_stable
 from model_export.exporter.backends.openvino.static_axes import fix_static_axes
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
+from model_export.exporter.errors import ExportError
 from model_export.exporter.mapped_weights import release_mapped_pages
 from model_export.exporter.strict_mode import refuse_strict
 from model_export.manifest import ComponentRecord
@@ -38,8 +39,19 @@ class OpenVINOBackend:
     packages: tuple[str, ...] = ("openvino",)
 
     def check(self, spec: ExportSpec) -> None:
-        """Raise ExportError for strict mode."""
+        """Raise ExportError for strict mode, and for a static cache as OpenVINO's own state.
+
+        transformers 5.24.0, `_freeze_batchless_states`: what has no batch axis isn't made a state
+        but a constant, the count of a static cache's filled positions with it.
+        """
         refuse_strict(spec)
+        static = spec.generation_config.get("cache_implementation") == "static"
+        if static and spec.config["stateful"]:
+            raise ExportError(
+                "config['stateful']",
+                "is True, and the engine would freeze how far a static cache is filled",
+                "Set it to False, or leave the cache growing",
+            )
 
     def export(
         self, name: str, module: torch.nn.Module, inputs: dict[str, Any], spec: ExportSpec

@@ -58,11 +58,14 @@ def _named_inputs(
     """The inputs under the graph's own names; those of a state as if it were an input.
 
     A probe keeps half precision as float32, which holds it exactly; the graph gets its own dtype.
+    Inputs that a graph may lack are left out: the check of its signature has judged them.
     """
     ports = {plain_name(port.name): (port.name, port.dtype) for port in graph.record.inputs}
     ports.update({name: (f"input.{name}", dtype) for name, dtype in states.items()})
     inputs = {}
     for name, key in case.inputs.items():
+        if name not in ports:
+            continue
         port, dtype = ports[name]
         tensor = tensors.get(key)
         inputs[port] = tensor.astype(numpy_dtype(dtype)) if tensor.dtype.kind == "f" else tensor

@@ -159,14 +159,24 @@ def inner_sizes(
 ) -> tuple[int, ...]:
     """The sizes of a cache tensor at its start, without the batch: 0 positions if it grows.
 
-    Raises ArtifactError where the record leaves one open.
+    A size that the decode graph leaves open is taken from a component that doesn't: what a prefill
+    puts out. Raises ArtifactError if none has it.
     """
-    sizes: list[Dimension] = list(tensor.input.shape[1:])
+    sizes = list(tensor.input.shape[1:])
+    others = [
+        other.shape[1:]
+        for component in manifest.components
+        for other in (*component.inputs, *component.outputs)
+        if plain_name(other.name) == tensor.name and len(other.shape) == len(tensor.input.shape)
+    ]
+    for axis, size in enumerate(sizes):
+        if not isinstance(size, int):
+            known = (other[axis] for other in others)
+            sizes[axis] = next((size for size in known if isinstance(size, int)), size)
     if tensor.kind is CacheKind.GROWING:
         sizes[-2] = 0
     elif tensor.kind is CacheKind.STATIC and not isinstance(sizes[-2], int):
-        length = static_length(manifest)
-        sizes[-2] = "?" if length is None else length
+        sizes[-2] = static_length(manifest) or "?"
     fixed = tuple(size for size in sizes if isinstance(size, int))
     if len(fixed) != len(sizes):
         raise ArtifactError(

@@ -61,7 +61,7 @@ def open_session(
     folder: Path, record: ComponentRecord, device: str = "cpu"
 ) -> onnxruntime.InferenceSession:
     """A session on `device` ("cpu" or "cuda"). Raises ArtifactError if ONNX Runtime can't."""
-    provider, cpu = _PROVIDERS[device], _PROVIDERS["cpu"]
+    provider = _PROVIDERS[device]
     if provider not in onnxruntime.get_available_providers():
         raise ArtifactError(
             f"This ONNX Runtime has no {provider}: install onnxruntime-gpu, or use device 'cpu'."
@@ -70,7 +70,10 @@ def open_session(
     options.log_severity_level = 3
     try:
         session = onnxruntime.InferenceSession(
-            folder / record.file, options, providers=list(dict.fromkeys((provider, cpu)))
+            folder / record.file,
+            options,
+            # What a GPU has no kernel for runs on the CPU.
+            providers=list(dict.fromkeys([provider, _PROVIDERS["cpu"]])),
         )
     except _LOAD_FAILURES as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")

@@ -10,7 +10,7 @@ import numpy as np
 import openvino
 
 from model_export.manifest import ComponentRecord, TensorRecord
-from model_export.runtime.errors import ArtifactError, InputError
+from model_export.runtime.errors import ArtifactError, InputError, RuntimeModelError
 from model_export.runtime.graph import Array
 from model_export.runtime.graphs.bfloat16 import from_bits, to_bits
 from model_export.runtime.graphs.inputs import check_inputs
@@ -53,19 +53,17 @@ class OpenVINOGraph:
         if given and len(given) < len(states):
             missing = ", ".join(name for name in states if name not in inputs)
             raise InputError(f"`{self.record.name}` needs its whole cache or none: add {missing}.")
-        feeds = {
-            tensor.name: to_tensor(inputs[tensor.name], tensor.dtype)
-            for tensor in self.record.inputs
-            if tensor.name in inputs
-        }
-        if BEAM_INDEX not in inputs and any(t.name == BEAM_INDEX for t in self.record.inputs):
-            batch = next(iter(inputs.values())).shape[0]
-            feeds[BEAM_INDEX] = openvino.Tensor(np.arange(batch, dtype=np.int32))
+        for tensor in self.record.inputs:
+            if tensor.name in inputs:
+                put(self._request, tensor, inputs[tensor.name])
+            elif tensor.name == BEAM_INDEX:
+                batch = next(iter(inputs.values())).shape[0]
+                put(self._request, tensor, np.arange(batch, dtype=np.int32))
         self._request.reset_state()
         for state in self._request.query_state() if given else ():
             before, _ = self._states[state.name]
             state.state = to_tensor(inputs[before.name], before.dtype)
-        self._request.infer(feeds)
+        infer(self.record, self._request)
         outputs = {
             tensor.name: to_array(self._request.get_tensor(tensor.name))
             for tensor in self.record.outputs
@@ -130,6 +128,37 @@ def state_records(model: openvino.Model) -> dict[str, tuple[TensorRecord, Tensor
             TensorRecord(mark + after, dtype, shape),
         )
     return found
+
+
+def put(request: openvino.InferRequest, tensor: TensorRecord, array: Array) -> None:
+    """Copy `array` into the request's own tensor of that input.
+
+    OpenVINO 2026.3.1 hands out an output that is an input (`encoder_last_hidden_state` of Whisper's
+    prefill) in the memory of whatever tensor was set for it, and keeps that memory after the tensor
+    is gone: the heap is corrupted a call later. A request's own tensors stay.
+    """
+    own = request.get_tensor(tensor.name)
+    if tuple(own.get_shape()) != array.shape:
+        own.set_shape(openvino.Shape(array.shape))
+    if tensor.dtype == "bfloat16":
+        own.data.view(np.uint16)[...] = to_bits(array)
+    else:
+        own.data[...] = array
+
+
+def infer(record: ComponentRecord, request: openvino.InferRequest) -> None:
+    """One call. Raises RuntimeModelError with OpenVINO's reason if it fails."""
+    try:
+        request.infer()
+    except RuntimeError as error:
+        reason = str(error).strip().splitlines()[-1].rstrip(".")
+        shapes = ", ".join(
+            f"{tensor.name} {list(request.get_tensor(tensor.name).get_shape())}"
+            for tensor in record.inputs
+        )
+        raise RuntimeModelError(
+            f"`{record.name}` failed in OpenVINO for {shapes}: {reason}."
+        ) from error
 
 
 def to_tensor(array: Array, dtype: str) -> openvino.Tensor:

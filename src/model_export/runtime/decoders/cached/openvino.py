@@ -19,11 +19,13 @@ from model_export.runtime.decoders.signature import (
     inner_sizes,
     read_signature,
 )
-from model_export.runtime.errors import RuntimeModelError
+from model_export.runtime.errors import InputError
 from model_export.runtime.graph import Array, numpy_dtype, plain_name
 from model_export.runtime.graphs.openvino import (
     BEAM_INDEX,
+    infer,
     open_model,
+    put,
     state_records,
     to_array,
     to_tensor,
@@ -55,17 +57,24 @@ class StatefulGraph:
     def fill(self, cache: Mapping[str, Array]) -> None:
         for state in self._request.query_state():
             before, _ = self._states[state.name]
-            state.state = to_tensor(cache[plain_name(before.name)], before.dtype)
+            array = cache[plain_name(before.name)]
+            if any(
+                isinstance(wanted, int) and wanted != size
+                for wanted, size in zip(before.shape, array.shape, strict=True)
+            ):
+                # transformers 5.24.0 fixes every axis of a state that doesn't grow.
+                raise InputError(
+                    f"`{self.signature.record.name}` keeps `{plain_name(before.name)}` as "
+                    f"{list(before.shape)}, not {list(array.shape)}: pass an input of the length "
+                    "that it was exported with, or export it with config stateful=False."
+                )
+            state.state = to_tensor(array, before.dtype)
 
     def step(self, feeds: Mapping[str, Array]) -> NDArray[np.float32]:
-        tensors = {
-            tensor.name: shared_tensor(feeds[tensor.name], tensor.dtype)
-            for tensor in self.signature.record.inputs
-            if tensor.name != BEAM_INDEX
-        }
-        if self._takes_beams:
-            tensors[BEAM_INDEX] = openvino.Tensor(self._beams, shared_memory=True)
-        infer(self._request, self.signature, tensors)
+        for tensor in self.signature.record.inputs:
+            array = self._beams if tensor.name == BEAM_INDEX else feeds[tensor.name]
+            put(self._request, tensor, array)
+        infer(self.signature.record, self._request)
         if self._reordered:
             self._beams = np.arange(len(self._beams), dtype=np.int32)
             self._reordered = False
@@ -109,52 +118,64 @@ class StatelessGraph:
         self._requests = [compiled.create_infer_request() for _ in range(2)]
         self._sizes = sizes
         self._scalars = scalars
+        self._dtypes = {tensor.input.name: tensor.input.dtype for tensor in signature.cache}
         self._cache: dict[str, openvino.Tensor] = {}
+        # What is copied into every call: numbers, and what was made of the encoder's tokens.
+        self._same: dict[str, Array] = {}
         self._last = np.empty((0, 0), np.float32)
 
     def clear(self, batch: int, capacity: int) -> None:
         self._cache = {}
-        for tensor in self.signature.cache:
-            name, dtype = tensor.input.name, tensor.input.dtype
-            if name in self._sizes:
-                empty = np.zeros((batch, *self._sizes[name]), numpy_dtype(dtype))
-                self._cache[name] = to_tensor(empty, dtype)
-            elif name in self._scalars:
-                number = np.array(self._scalars[name], numpy_dtype(dtype))
-                self._cache[name] = to_tensor(number, dtype)
+        for name, sizes in self._sizes.items():
+            dtype = self._dtypes[name]
+            empty = np.zeros((batch, *sizes), numpy_dtype(dtype))
+            self._cache[name] = to_tensor(empty, dtype)
+        self._same = {
+            name: np.array(number, numpy_dtype(self._dtypes[name]))
+            for name, number in self._scalars.items()
+        }
 
     def fill(self, cache: Mapping[str, Array]) -> None:
         for tensor in self.signature.cache:
-            if tensor.name in cache:
-                self._cache[tensor.input.name] = to_tensor(cache[tensor.name], tensor.input.dtype)
+            name = tensor.input.name
+            if tensor.name not in cache:
+                continue
+            if name in self._sizes:
+                self._cache[name] = to_tensor(cache[tensor.name], tensor.input.dtype)
+            else:
+                self._same[name] = cache[tensor.name]
 
     def step(self, feeds: Mapping[str, Array]) -> NDArray[np.float32]:
         request = self._requests[0]
-        tensors = {
-            tensor.name: shared_tensor(feeds[tensor.name], tensor.dtype)
-            for tensor in self.signature.record.inputs
-            if tensor.name in feeds
-        }
-        infer(request, self.signature, tensors | self._cache)
-        for tensor in self.signature.cache:
-            if tensor.output is not None and tensor.kind is not CacheKind.CROSS:
-                self._cache[tensor.input.name] = request.get_tensor(tensor.output.name)
+        for tensor in self.signature.record.inputs:
+            if tensor.name in self._cache:
+                request.set_tensor(tensor.name, self._cache[tensor.name])
+            else:
+                put(request, tensor, (feeds if tensor.name in feeds else self._same)[tensor.name])
+        infer(self.signature.record, request)
+        for item in self.signature.cache:
+            if item.output is None or item.kind is CacheKind.CROSS:
+                continue
+            result = request.get_tensor(item.output.name)
+            if item.kind is CacheKind.SCALAR:
+                self._same[item.input.name] = to_array(result)
+            else:
+                self._cache[item.input.name] = result
         self._requests.reverse()
         self._last = last_logits(request, self._last)
         return self._last
 
     def reorder(self, rows: NDArray[np.int64]) -> None:
-        for tensor in self.signature.cache:
-            if tensor.kind is not CacheKind.SCALAR:
-                before = to_array(self._cache[tensor.input.name])
-                self._cache[tensor.input.name] = to_tensor(before[rows], tensor.input.dtype)
+        for name, tensor in self._cache.items():
+            self._cache[name] = to_tensor(to_array(tensor)[rows], self._dtypes[name])
+        for name, array in self._same.items():
+            if array.ndim:
+                self._same[name] = array[rows]
 
     def cache_shapes(self) -> dict[str, tuple[int, ...]]:
-        return {
-            tensor.name: tuple(self._cache[tensor.input.name].get_shape())
-            for tensor in self.signature.cache
-            if tensor.kind is not CacheKind.SCALAR
-        }
+        shapes = {name: tuple(tensor.get_shape()) for name, tensor in self._cache.items()}
+        shapes |= {name: array.shape for name, array in self._same.items() if array.ndim}
+        return {plain_name(name): shape for name, shape in shapes.items()}
 
 
 def open_cached_graph(
@@ -180,29 +201,6 @@ def open_cached_graph(
             if tensor.kind is CacheKind.SCALAR
         },
     )
-
-
-def shared_tensor(array: Array, dtype: str) -> openvino.Tensor:
-    """A tensor in the memory of a contiguous `array`, which must outlive it; bfloat16 is copied."""
-    if dtype == "bfloat16":
-        return to_tensor(array, dtype)
-    return openvino.Tensor(array, shared_memory=True)
-
-
-def infer(
-    request: openvino.InferRequest, signature: Signature, tensors: Mapping[str, openvino.Tensor]
-) -> None:
-    """One call. Raises RuntimeModelError with OpenVINO's reason if it fails."""
-    try:
-        for name, tensor in tensors.items():
-            request.set_tensor(name, tensor)
-        request.infer()
-    except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].rstrip(".")
-        shapes = ", ".join(f"{name} {list(t.get_shape())}" for name, t in tensors.items())
-        raise RuntimeModelError(
-            f"`{signature.record.name}` failed in OpenVINO for {shapes}: {reason}."
-        ) from error
 
 
 def last_logits(request: openvino.InferRequest, out: NDArray[np.float32]) -> NDArray[np.float32]:

@@ -86,7 +86,7 @@ class TorchCache:
         return {
             tensor.name: tuple(self.tensors[tensor.input.name].shape)
             for tensor in self._signature.cache
-            if tensor.kind is not CacheKind.SCALAR
+            if tensor.kind is not CacheKind.SCALAR and tensor.input.name in self.tensors
         }
 
     def _fed(self, array: Array, dtype: str) -> torch.Tensor:

@@ -1,0 +1,99 @@
+"""Decoders in OpenVINO, against eager `generate`."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from exporter.backends.tiny_models import (
+    HEAD_DIM,
+    KV_HEADS,
+    left_padded,
+    tiny_bart,
+    tiny_gemma3,
+    tiny_qwen3,
+)
+from model_export.manifest import TensorRecord
+from model_export.runtime.errors import ArtifactError, InputError
+from runtime.decoders.decoder_cases import (
+    CACHE_LENGTH,
+    STATIC,
+    Artifact,
+    check_cache_shapes,
+    check_encoder_decoder,
+    check_generation,
+    check_refusals,
+    check_reorder,
+    check_unpadded_state_space,
+    make_artifact,
+    tiny_mamba,
+)
+
+
+def test_growing_cache_as_state(tmp_path: Path) -> None:
+    artifact = make_artifact(tiny_qwen3(), "openvino", tmp_path)
+    check_generation(artifact)
+    check_reorder(artifact)
+    check_cache_shapes(artifact, (6, 7, 8))
+    check_refusals(artifact)
+
+
+@pytest.mark.parametrize(
+    ("generation_config", "lengths"),
+    [({}, (6, 7, 8)), (STATIC, (CACHE_LENGTH,) * 3)],
+    ids=["growing", "static"],
+)
+def test_cache_without_state(
+    tmp_path: Path, generation_config: dict[str, object], lengths: tuple[int, ...]
+) -> None:
+    artifact = make_artifact(
+        tiny_qwen3(),
+        "openvino",
+        tmp_path,
+        {"stateful": False},
+        generation_config=generation_config,
+    )
+    artifact = _with_cache_sizes(artifact)
+    check_generation(artifact)
+    check_reorder(artifact)
+    check_cache_shapes(artifact, lengths)
+
+
+def test_static_cache_as_state_is_refused(tmp_path: Path) -> None:
+    artifact = make_artifact(tiny_qwen3(), "openvino", tmp_path, generation_config=STATIC)
+    with pytest.raises(ArtifactError, match="stateful=False"):
+        artifact.decoder()
+
+
+def test_sliding_window(tmp_path: Path) -> None:
+    check_generation(make_artifact(tiny_gemma3(), "openvino", tmp_path))
+
+
+def test_encoder_decoder(tmp_path: Path) -> None:
+    artifact = make_artifact(tiny_bart(), "openvino", tmp_path)
+    # The engine makes the cross attention a state of the traced text's length.
+    check_encoder_decoder(artifact, (8, 8, 8))
+    with pytest.raises(InputError, match="of the length that it was exported with"):
+        check_encoder_decoder(artifact, (13, 13, 13))
+
+
+def test_state_space(tmp_path: Path) -> None:
+    artifact = make_artifact(
+        tiny_mamba(), "openvino", tmp_path, inputs=left_padded(2, 8, 0), multi_token_decode=False
+    )
+    check_unpadded_state_space(artifact)
+
+
+def _with_cache_sizes(artifact: Artifact) -> Artifact:
+    """The artifact with the sizes in its record that a graph of dynamic=True doesn't keep."""
+
+    def sized(tensor: TensorRecord) -> TensorRecord:
+        if not tensor.name.endswith((".keys", ".values")):
+            return tensor
+        return replace(tensor, shape=("?", KV_HEADS, "?", HEAD_DIM))
+
+    (decode,) = artifact.manifest.components
+    decode = replace(decode, inputs=tuple(map(sized, decode.inputs)))
+    return replace(artifact, manifest=replace(artifact.manifest, components=(decode,)))

@@ -14,37 +14,21 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
+from model_export.spec import CheckpointOrigin, ExportRequest, Toolchain
 from support.families import FAMILIES, Family
+from support.measurement import REFUSED, VERIFIED, WRONG, Measurement
 from support.modes import MODES, Mode
 
-from model_export.spec import CheckpointOrigin, ExportRequest, Toolchain
-
-VERIFIED, REFUSED, WRONG = "verified", "refused", "wrong"
 _TIMEOUT_SECONDS = 900
 _PRELOADED = (
     "model_export.exporter.pipeline",
     "model_export.exporter.backends.{}",
     "model_export.verifier.verification",
 )
-
-
-@dataclass(frozen=True)
-class Measurement:
-    """What became of one family in one mode.
-
-    `outcome` is "verified"; "refused" where the export ended with an error; "wrong" where an
-    artifact came out and the verification failed it. `reason` is the last line of either.
-    """
-
-    family: str
-    mode: str
-    export_format: str
-    outcome: str
-    reason: str = ""
 
 
 def measure(export_format: str, names: list[str]) -> Iterator[Measurement]:

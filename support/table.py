@@ -3,14 +3,12 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping, Sequence
 
-from support.families import FAMILIES
-from support.measure import REFUSED, VERIFIED, Measurement
-from support.modes import MODES
+from support.measurement import REFUSED, VERIFIED, WRONG, Measurement
 
 FORMATS = ("dynamo", "onnx", "openvino", "executorch")
-_SYMBOLS = {VERIFIED: "yes", REFUSED: "refused", "wrong": "wrong"}
+_SYMBOLS = {VERIFIED: "yes", REFUSED: "refused", WRONG: "wrong"}
 _INTRODUCTION = """\
 # What is supported
 
@@ -27,16 +25,21 @@ exports for generation with `multi_token_decode=True`. Everything is dynamic and
 """
 
 
-def write_table(measurements: Iterable[Measurement]) -> str:
-    """The page in Markdown: a row a family, a column a backend and mode, the errors below."""
+def write_table(measurements: Sequence[Measurement]) -> str:
+    """The page in Markdown: a row a family, a column a backend and mode, the errors below.
+
+    Families and modes are in the order in which they were measured.
+    """
     found = {(item.family, item.export_format, item.mode): item for item in measurements}
-    columns = [(export_format, mode.name) for export_format in FORMATS for mode in MODES]
+    families = dict.fromkeys(item.family for item in measurements)
+    modes = dict.fromkeys(item.mode for item in measurements)
+    columns = [(export_format, mode) for export_format in FORMATS for mode in modes]
     header = " | ".join(f"{export_format}: {mode}" for export_format, mode in columns)
     lines = [_INTRODUCTION, f"| family | {header} |", "|---" * (len(columns) + 1) + "|"]
     notes: dict[str, int] = {}
-    for family in FAMILIES:
-        cells = [_cell(found.get((family.name, *column)), notes) for column in columns]
-        lines.append(f"| {family.name} | {' | '.join(cells)} |")
+    for family in families:
+        cells = [_cell(found.get((family, *column)), notes) for column in columns]
+        lines.append(f"| {family} | {' | '.join(cells)} |")
     lines.append("")
     lines.extend(f"{number}. {text}" for text, number in notes.items())
     return "\n".join(lines) + "\n"

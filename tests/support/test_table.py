@@ -1,0 +1,42 @@
+"""The page of the support table."""
+
+from __future__ import annotations
+
+from support.measurement import REFUSED, VERIFIED, WRONG, Measurement
+from support.table import FORMATS, write_table
+
+
+def measured(outcome: str, reason: str = "", **changes: str) -> Measurement:
+    place = {"family": "BERT", "mode": "forward", "export_format": "onnx", **changes}
+    return Measurement(**place, outcome=outcome, reason=reason)
+
+
+def row(page: str, family: str) -> list[str]:
+    (line,) = (line for line in page.splitlines() if line.startswith(f"| {family} |"))
+    return [cell.strip() for cell in line.strip("|").split("|")]
+
+
+def test_a_family_has_a_row_and_each_format_and_mode_a_column() -> None:
+    modes = [measured(VERIFIED, mode=mode) for mode in ("forward", "growing cache")]
+    page = write_table([*modes, measured(VERIFIED, family="ViT")])
+    assert len(row(page, "BERT")) == len(row(page, "ViT")) == 1 + 2 * len(FORMATS)
+    assert row(page, "family")[1:3] == [f"{FORMATS[0]}: forward", f"{FORMATS[0]}: growing cache"]
+
+
+def test_a_cell_says_what_was_measured_at_its_place() -> None:
+    page = write_table([measured(VERIFIED), measured(REFUSED, export_format="dynamo")])
+    cells = dict(zip(FORMATS, row(page, "BERT")[1:], strict=True))
+    assert cells == {"dynamo": "refused", "onnx": "yes", "openvino": "", "executorch": ""}
+
+
+def test_equal_reasons_share_a_note_and_say_nothing_of_the_machine() -> None:
+    page = write_table(
+        [
+            measured(WRONG, "`model`: no file /tmp/a1/b/graph.onnx here"),
+            measured(WRONG, "`model`: no file /tmp/c2/d/graph.onnx here", family="ViT"),
+            measured(REFUSED, "something | else", family="Llama"),
+        ]
+    )
+    assert row(page, "BERT")[1 + FORMATS.index("onnx")] == "wrong (1)"
+    assert row(page, "ViT")[1 + FORMATS.index("onnx")] == "wrong (1)"
+    assert "1. `model`: no file graph.onnx here\n2. something \\| else" in page

@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import importlib
 import json
+import logging
 import re
 import zipfile
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -32,8 +34,26 @@ def load(path: Path) -> torch.export.ExportedProgram:
         register_treespec_types(spec)
     # Without the allow-list torch 2.12.0 reads the example inputs with weights_only=True, fails,
     # and tries again without.
-    with torch.serialization.safe_globals(list(_classes(specs))):
+    with torch.serialization.safe_globals(list(_classes(specs))), _without_retry_warning():
         return torch.export.load(str(path))
+
+
+@contextmanager
+def _without_retry_warning() -> Iterator[None]:
+    """Keep torch from warning of a second try in this block.
+
+    It tries twice where the example inputs hold a ModelOutput (`encoder_outputs`), which
+    weights_only=True can't build. Its warning has one argument less than its text (torch 2.12.0,
+    `_export/serde/serialize.py`): logging prints a traceback of its own, "not enough arguments for
+    format string".
+    """
+    logger = logging.getLogger("torch._export.serde.serialize")
+    level = logger.level
+    logger.setLevel(logging.ERROR)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
 
 
 def empty_cache(program: torch.export.ExportedProgram, batch: int) -> Cache:

@@ -16,7 +16,7 @@ from exporter.backends.tiny_models import (
     tiny_qwen3,
 )
 from model_export.manifest import TensorRecord
-from model_export.runtime.errors import ArtifactError, InputError
+from model_export.runtime.errors import InputError
 from runtime.decoders.decoder_cases import (
     CACHE_LENGTH,
     STATIC,
@@ -59,12 +59,6 @@ def test_cache_without_state(
     check_generation(artifact)
     check_reorder(artifact)
     check_cache_shapes(artifact, lengths)
-
-
-def test_static_cache_as_state_is_refused(tmp_path: Path) -> None:
-    artifact = make_artifact(tiny_qwen3(), "openvino", tmp_path, generation_config=STATIC)
-    with pytest.raises(ArtifactError, match="stateful=False"):
-        artifact.decoder()
 
 
 def test_sliding_window(tmp_path: Path) -> None:

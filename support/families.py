@@ -46,7 +46,8 @@ class Family:
     architecture: str
     config: Callable[[], Any]
     generates: bool = True
-    sample_inputs: dict[str, Any] | None = None
+    # A state instead of a cache of positions: one token at a time, and no length to fix.
+    recurrent: bool = False
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write config and safetensors with weights drawn from a fixed seed."""
@@ -138,6 +139,7 @@ FAMILIES = (
         lambda: transformers.MambaConfig(
             hidden_size=32, state_size=8, num_hidden_layers=2, vocab_size=256, pad_token_id=0
         ),
+        recurrent=True,
     ),
     Family(
         "Whisper",

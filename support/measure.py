@@ -41,7 +41,7 @@ def measure(export_format: str, names: list[str]) -> Iterator[Measurement]:
         with tempfile.TemporaryDirectory() as folder:
             family.save_checkpoint(Path(folder, "checkpoint"))
             for mode in MODES:
-                if family.generates or mode is MODES[0]:
+                if mode.fits(family):
                     yield _measure(context, family, mode, export_format, Path(folder))
 
 
@@ -49,7 +49,7 @@ def _measure(
     context: ForkServerContext, family: Family, mode: Mode, export_format: str, checkpoint: Path
 ) -> Measurement:
     request = ExportRequest(
-        mode.spec(export_format),
+        mode.spec(export_format, family),
         CheckpointOrigin("random", family.name),
         # Says nothing of this run: the table is about the pins of the whole repository.
         Toolchain(export_format, "0" * 64),

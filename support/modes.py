@@ -8,6 +8,7 @@ from typing import Any
 
 from model_export.plugin.config_keys import check_config
 from model_export.spec import ExportSpec
+from support.families import Family
 
 # Long enough for every prompt of a probe, and for the table's window to be crossed.
 _MAX_CACHE_LEN = 64
@@ -20,12 +21,21 @@ class Mode:
     name: str
     spec_fields: Mapping[str, Any] = field(default_factory=dict)
 
-    def spec(self, export_format: str) -> ExportSpec:
+    def spec(self, export_format: str, family: Family) -> ExportSpec:
         """The spec of a dynamic float32 export in this mode, every default written out."""
         _, config = check_config({"export_format": export_format, "dynamic": True})
         if export_format == "openvino" and "generation_config" in self.spec_fields:
             config["stateful"] = False  # The default of a target with a static cache.
-        return ExportSpec(export_format, config, **self.spec_fields)
+        fields = dict(self.spec_fields)
+        if family.recurrent:
+            fields["multi_token_decode"] = False
+        return ExportSpec(export_format, config, **fields)
+
+    def fits(self, family: Family) -> bool:
+        """Whether this mode means anything for a family."""
+        if "generation_config" in self.spec_fields and family.recurrent:
+            return False
+        return family.generates or not self.spec_fields
 
 
 _GENERATION = {"for_generation": True, "multi_token_decode": True}

@@ -21,7 +21,8 @@ and its artifact verified in its runtime as every build does it
 - **wrong**: an artifact comes out, and the verification fails it. A build of it fails.
 
 The number leads to the error. *forward* is a plain export, *growing cache* and *static cache* are
-exports for generation with `multi_token_decode=True`. Everything is dynamic and float32.
+exports for generation with `multi_token_decode=True` (Mamba: without, a state is no cache of
+positions). Everything is dynamic and float32.
 """
 
 

@@ -14,7 +14,7 @@ from transformers.exporters.utils import decompose_for_generation, get_leaf_tens
 
 from model_export.exporter.errors import ExportError
 from model_export.exporter.mapped_weights import bounded_residency
-from model_export.exporter.sliding_static_cache import full_length_windows
+from model_export.exporter.sliding_window_caches import full_length_windows
 from model_export.spec import ExportSpec
 
 # Integer inputs of a decode step that hold what `generate` chose while it was captured.
@@ -57,6 +57,14 @@ def capture_components(
             "for_generation",
             f"is set, but {type(model).__name__} can't generate",
             "Remove it, or name a generating class in `architecture`",
+        )
+    recurrent = is_recurrent(model)
+    if recurrent and spec.multi_token_decode:
+        raise ExportError(
+            "multi_token_decode",
+            f"is True, but {type(model).__name__} goes wrong on several tokens after others "
+            "(transformers 5.24.0, recurrent states)",
+            "Remove it: the decode graph then takes a prompt token by token",
         )
     with full_length_windows(), bounded_residency(model), captured_encoder(model) as encoder:
         stages = decompose_for_generation(
@@ -121,6 +129,11 @@ def capture_generation_config(model: PreTrainedModel, spec: ExportSpec) -> Gener
     return config
 
 
+def is_recurrent(model: PreTrainedModel) -> bool:
+    """Whether the model carries a state that isn't a cache of positions (Mamba, RWKV)."""
+    return bool(getattr(model, "_is_stateful", False))
+
+
 def _choose(
     available: tuple[str, ...], model: PreTrainedModel, spec: ExportSpec
 ) -> tuple[str, ...]:
@@ -133,6 +146,10 @@ def _choose(
                     f"Choose from {', '.join(available)}",
                 )
         return spec.components
+    if is_recurrent(model):
+        # Its prefill has the prompt's length frozen (transformers 5.24.0), and a decode step on
+        # states of zero is where a prompt starts.
+        return ("decode",)
     # A decoder's multi-token step on an empty cache is its prefill: a second graph would only
     # double the time and the bytes. An encoder runs in the prefill alone.
     decoder_only = set(available) == {"prefill", "decode"} and not model.config.is_encoder_decoder

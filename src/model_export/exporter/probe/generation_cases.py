@@ -11,10 +11,11 @@ import torch
 from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.exporters.utils import get_leaf_tensors
 
-from model_export.exporter.components import capture_generation_config
+from model_export.exporter.components import capture_generation_config, is_recurrent
 from model_export.exporter.mapped_weights import bounded_residency
-from model_export.exporter.probe.prompts import prompts_for
+from model_export.exporter.probe.prompts import attention_window, prompts_for
 from model_export.exporter.probe.tensors import ProbeTensors
+from model_export.exporter.sliding_window_caches import full_length_windows
 from model_export.probe import GenerationCase, GraphCase
 from model_export.spec import ExportSpec
 
@@ -56,19 +57,22 @@ def record_generation_cases(
     padded = "prefill" in traced or any(
         name.startswith("attention_mask") for name in traced["decode"].inputs
     )
-    static = spec.generation_config.get("cache_implementation") == "static"
     for prompt in prompts_for(model, tokenizer, inputs, spec, padded):
         eager = _generate(model, prompt.inputs, prompt.steps, spec)
+        shapes = eager.cache_shapes
+        if spec.generation_config.get("cache_implementation") == "static":
+            shapes = _fixed_shapes(traced["decode"], tensors, prompt.steps)
+        elif attention_window(model) is not None:
+            # Graphs keep such caches at full length.
+            with full_length_windows():
+                shapes = _generate(model, prompt.inputs, prompt.steps, spec).cache_shapes
         yield GenerationCase(
             prompt.name,
             tensors.add(dict(prompt.inputs)),
             prompt.chunks,
             tensors.add({"tokens": eager.tokens})["tokens"],
             tensors.add({"logits": eager.logits})["logits"],
-            # A window's own static cache is replaced by one of full length (sliding_static_cache).
-            _fixed_shapes(traced["decode"], tensors, prompt.steps)
-            if static
-            else eager.cache_shapes,
+            shapes,
         )
 
 
@@ -92,11 +96,10 @@ def _complete(model: PreTrainedModel, spec: ExportSpec, components: tuple[str, .
         return False
     if model.config.is_encoder_decoder:
         return {"encoder", "prefill", "decode"} == set(components)
-    return (
-        components == ("decode",)
-        if spec.multi_token_decode
-        else (components == ("prefill", "decode"))
-    )
+    if components == ("decode",):
+        # One token at a time, a recurrent model starts from states of zero.
+        return spec.multi_token_decode or is_recurrent(model)
+    return components == ("prefill", "decode") and not spec.multi_token_decode
 
 
 def _generate(

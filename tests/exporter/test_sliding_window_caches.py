@@ -1,32 +1,48 @@
-"""Static caches with windows: the upstream defect, and that full-length ones compute the same."""
+"""Caches with windows: the upstream defects, and that full-length ones compute the same."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from transformers import StaticCache
-from transformers.cache_utils import StaticSlidingWindowLayer
+from transformers import DynamicCache, StaticCache
+from transformers.cache_utils import DynamicSlidingWindowLayer, StaticSlidingWindowLayer
+from transformers.exporters.utils import apply_patches, decompose_for_generation
 
 from exporter.backends.tiny_models import generation_spec, left_padded, tiny_gemma3
 from model_export.exporter.backend import load_backend
 from model_export.exporter.components import build_components
-from model_export.exporter.sliding_static_cache import full_length_windows
+from model_export.exporter.sliding_window_caches import full_length_windows
 from model_export.runtime.graphs.saved_program import empty_cache
 
 STATIC = {"cache_implementation": "static", "max_cache_len": 32}
 
 
-def decode_inputs() -> dict[str, Any]:
-    spec = generation_spec("dynamo", {}, generation_config=STATIC)
+def decode_inputs(**generation_config: Any) -> dict[str, Any]:
+    spec = generation_spec("dynamo", {}, generation_config=generation_config)
     (decode,) = build_components(tiny_gemma3(), left_padded(2, 8, 3), spec)
     return decode.inputs
 
 
 def test_components_are_captured_with_full_length_layers() -> None:
-    layers = decode_inputs()["cache"].layers
+    layers = decode_inputs(**STATIC)["cache"].layers
     assert [layer.max_cache_len for layer in layers] == [32, 32]
     assert not any(isinstance(layer, StaticSlidingWindowLayer) for layer in layers)
+    growing = decode_inputs()["cache"].layers
+    assert [layer.keys.shape[2] for layer in growing] == [8, 8]
+    assert not any(isinstance(layer, DynamicSlidingWindowLayer) for layer in growing)
+
+
+def test_upstream_still_captures_growing_layers_cut_to_the_window() -> None:
+    """transformers 5.24.0: seven of eight positions, where the trace keeps all of them."""
+    model = tiny_gemma3()
+    inputs = left_padded(2, 8, 3)
+    stages = decompose_for_generation(model, inputs, multi_token_decode=True)
+    layers = stages["decode"][1]["cache"].layers
+    assert [layer.keys.shape[2] for layer in layers] == [7, 8]
+    update = DynamicSlidingWindowLayer.update
+    with apply_patches("dynamo"):
+        assert DynamicSlidingWindowLayer.update is not update
 
 
 def test_other_caches_keep_their_windows() -> None:
@@ -34,6 +50,8 @@ def test_other_caches_keep_their_windows() -> None:
         pass
     cache = StaticCache(config=tiny_gemma3().config, max_cache_len=32)
     assert isinstance(cache.layers[0], StaticSlidingWindowLayer)
+    growing = DynamicCache(config=tiny_gemma3().config)
+    assert isinstance(growing.layers[0], DynamicSlidingWindowLayer)
 
 
 def test_upstream_still_decides_by_a_python_integer() -> None:

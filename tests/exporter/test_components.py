@@ -11,6 +11,8 @@ from transformers import (
     BertModel,
     LlamaConfig,
     LlamaForCausalLM,
+    MambaConfig,
+    MambaForCausalLM,
     PreTrainedModel,
     T5Config,
     T5ForConditionalGeneration,
@@ -161,3 +163,35 @@ def test_refusals_name_the_field() -> None:
         _names(_llama(), _spec(for_generation=True, components=("image_encoder",)))
     with pytest.raises(ExportError, match=r"generation_config\['max_cache'\]"):
         _names(_llama(), _spec(for_generation=True, generation_config={"max_cache": 3}))
+
+
+def test_a_recurrent_model_decodes_from_states_of_zero_one_token_at_a_time() -> None:
+    model = MambaForCausalLM(
+        MambaConfig(hidden_size=16, state_size=4, num_hidden_layers=1, vocab_size=64)
+    ).eval()
+    assert _names(model, _spec(for_generation=True)) == ["decode"]
+    with pytest.raises(ExportError, match="goes wrong on several tokens after others"):
+        _names(model, _spec(for_generation=True, multi_token_decode=True))
+
+
+def test_upstream_still_goes_wrong_on_several_tokens_after_a_recurrent_state() -> None:
+    """transformers 5.24.0. If this fails, the refusal above is no longer needed."""
+    torch.manual_seed(0)
+    model = MambaForCausalLM(
+        MambaConfig(hidden_size=16, state_size=4, num_hidden_layers=1, vocab_size=64)
+    ).eval()
+    ids = torch.randint(0, 64, (1, 8))
+    with torch.no_grad():
+        whole = model(input_ids=ids).logits
+        first = model(input_ids=ids[:, :4], use_cache=True)
+        second = model(input_ids=ids[:, 4:], cache=first.cache, use_cache=True)
+    assert not torch.allclose(second.logits, whole[:, 4:], atol=1e-5)
+
+
+def test_a_static_cache_that_would_freeze_an_encoder_is_refused() -> None:
+    spec = _spec(
+        for_generation=True,
+        generation_config={"cache_implementation": "static", "max_cache_len": 32},
+    )
+    with pytest.raises(ExportError, match="keep the length of the sample inputs"):
+        _names(_t5(), spec)

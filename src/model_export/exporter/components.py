@@ -66,6 +66,13 @@ def capture_components(
             "(transformers 5.24.0, recurrent states)",
             "Remove it: the decode graph then takes a prompt token by token",
         )
+    if _freezes_encoder_length(model, spec):
+        raise ExportError(
+            "generation_config['cache_implementation']",
+            "is 'static', and the cross-attention's cache would keep the length of the sample "
+            "inputs (transformers 5.24.0)",
+            "Remove it: a growing cache takes inputs of any length",
+        )
     with full_length_windows(), bounded_residency(model), captured_encoder(model) as encoder:
         stages = decompose_for_generation(
             model,
@@ -127,6 +134,14 @@ def capture_generation_config(model: PreTrainedModel, spec: ExportSpec) -> Gener
             "Remove it",
         )
     return config
+
+
+def _freezes_encoder_length(model: PreTrainedModel, spec: ExportSpec) -> bool:
+    """Whether a static cache would fix how many tokens the encoder takes."""
+    dynamic = spec.config.get("dynamic") or spec.config.get("dynamic_shapes") is not None
+    static = spec.generation_config.get("cache_implementation") == "static"
+    tokens = model.main_input_name == "input_ids"
+    return bool(model.config.is_encoder_decoder and tokens and dynamic and static)
 
 
 def is_recurrent(model: PreTrainedModel) -> bool:

@@ -25,13 +25,13 @@ def test_growing_cache(tmp_path: Path) -> None:
     check_reorder(artifact)
     check_cache_shapes(artifact, (6, 7, 8))
     check_refusals(artifact)
-    # The bounds of docs/executorch.md for a trace of batch 2 and 8 tokens.
+    # The default bounds of docs/executorch.md, for a model of 256 positions.
     decoder = artifact.decoder()
-    decoder.start(8, {}, 1024)
-    with pytest.raises(InputError, match="at most 8 sequences at once, not 9"):
-        decoder.start(9, {}, 8)
-    with pytest.raises(InputError, match="at most 1024 positions, not 1025"):
-        decoder.start(1, {}, 1025)
+    decoder.start(4, {}, 256)
+    with pytest.raises(InputError, match="at most 4 sequences at once, not 5"):
+        decoder.start(5, {}, 8)
+    with pytest.raises(InputError, match="at most 256 positions, not 257"):
+        decoder.start(1, {}, 257)
 
 
 def test_static_cache(tmp_path: Path) -> None:

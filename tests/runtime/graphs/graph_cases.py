@@ -51,9 +51,11 @@ def export_bert(export_format: str, folder: Path, dtype: torch.dtype = torch.flo
     return Component(model, export_format, folder, records["model"])
 
 
-def export_decode(export_format: str, folder: Path, **fields: Any) -> Component:
-    """The decode component of a tiny Qwen3."""
-    model = tiny_qwen3()
+def export_decode(
+    export_format: str, folder: Path, model: PreTrainedModel | None = None, **fields: Any
+) -> Component:
+    """The decode component of `model`, a tiny Qwen3 where none is given."""
+    model = model or tiny_qwen3()
     spec = generation_spec(export_format, {}, **fields)
     records = export(model, left_padded(2, 8, 3), spec, folder)
     return Component(model, export_format, folder, records["decode"])

@@ -4,8 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pytest
+import torch
 
+from exporter.backends.tiny_models import HEAD_DIM, KV_HEADS
+from model_export.runtime.graphs.executorch import open_method
+from model_export.runtime.graphs.torch_arrays import to_tensor
 from runtime.graphs.graph_cases import (
     Component,
     check_cache_travels,
@@ -36,7 +41,19 @@ def test_damage(bert: Component, tmp_path: Path) -> None:
 
 
 def test_growing_cache_travels(tmp_path: Path) -> None:
-    check_cache_travels(export_decode("executorch", tmp_path))
+    component = export_decode("executorch", tmp_path)
+    check_cache_travels(component)
+    _check_empty_strides(component)
+
+
+def _check_empty_strides(component: Component) -> None:
+    """Once this fails, `to_tensor` can share an array's memory (executorch 1.3.1)."""
+    method = open_method(component.folder, component.record)
+    empty = np.zeros((3, KV_HEADS, 0, HEAD_DIM), np.float32)
+    ids = torch.ones(3, 4, dtype=torch.int64)
+    with pytest.raises(RuntimeError):
+        method.execute([ids, ids, ids, *[torch.from_numpy(empty)] * 4])
+    method.execute([ids, ids, ids, *[to_tensor(empty, "float32")] * 4])
 
 
 def test_static_cache_is_written_to_a_copy(tmp_path: Path) -> None:

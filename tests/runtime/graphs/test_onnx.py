@@ -4,8 +4,14 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import onnx_ir
+import onnxruntime
 import pytest
 
+from model_export.manifest import ComponentRecord, TensorRecord
+from model_export.runtime.graph import open_graph
+from model_export.runtime.graphs.onnx import ort_value
 from runtime.graphs.graph_cases import (
     Component,
     check_cache_travels,
@@ -42,3 +48,33 @@ def test_growing_cache_travels(tmp_path: Path) -> None:
 def test_static_cache_is_written_to_a_copy(tmp_path: Path) -> None:
     settings = {"cache_implementation": "static", "max_cache_len": 32}
     check_inputs_stay(export_decode("onnx", tmp_path, generation_config=settings), 32)
+
+
+def test_bfloat16_comes_out_as_float32(tmp_path: Path) -> None:
+    value = onnx_ir.Value(
+        name="x", type=onnx_ir.TensorType(onnx_ir.DataType.BFLOAT16), shape=onnx_ir.Shape(["n"])
+    )
+    same = onnx_ir.node("Identity", [value])
+    same.outputs[0].name = "y"
+    same.outputs[0].type, same.outputs[0].shape = value.type, value.shape
+    graph = onnx_ir.Graph([value], same.outputs, nodes=[same], name="same", opset_imports={"": 18})
+    onnx_ir.save(onnx_ir.Model(graph, ir_version=10), tmp_path / "model.onnx")
+    record = ComponentRecord(
+        "model",
+        "model.onnx",
+        (),
+        (TensorRecord("x", "bfloat16", ("n",)),),
+        (TensorRecord("y", "bfloat16", ("n",)),),
+    )
+    outputs = open_graph(tmp_path, "onnx", record).run(
+        {"x": np.array([1.0, -2.5, 1 / 3], np.float32)}
+    )
+    assert outputs["y"].tolist() == [1.0, -2.5, 0.333984375]
+
+
+def test_onnxruntime_still_gives_no_numpy_for_bfloat16() -> None:
+    """Once this fails, `as_numpy` needn't read memory by address (onnxruntime 1.32.0)."""
+    value = ort_value(np.ones(2, np.float32), "bfloat16")
+    assert isinstance(value, onnxruntime.OrtValue)
+    with pytest.raises(RuntimeError, match="No corresponding Numpy type"):
+        value.numpy()

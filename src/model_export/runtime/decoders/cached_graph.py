@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_export.manifest import ComponentRecord, Manifest
+from model_export.runtime.decoders.model_config import ModelConfig
 from model_export.runtime.decoders.signature import Signature
 from model_export.runtime.graph import Array
 
@@ -46,11 +47,11 @@ class CachedGraph(Protocol):
 
 
 def open_cached_graph(
-    folder: Path, manifest: Manifest, record: ComponentRecord, window: int | None, device: str
+    folder: Path, manifest: Manifest, record: ComponentRecord, config: ModelConfig, device: str
 ) -> CachedGraph:
     """Load a decode component; imports its format's runtime alone. Raises ArtifactError."""
     module = importlib.import_module(
         f"model_export.runtime.decoders.cached.{manifest.export_format}"
     )
-    graph: CachedGraph = module.open_cached_graph(folder, manifest, record, window, device)
+    graph: CachedGraph = module.open_cached_graph(folder, manifest, record, config, device)
     return graph

@@ -7,20 +7,19 @@ from collections.abc import Mapping
 import numpy as np
 from numpy.typing import NDArray
 
-from model_export.runtime.decoders.signature import LOGITS, CacheKind, Signature, first_scalar
+from model_export.runtime.decoders.cache_tensors import CACHE, CacheKind
+from model_export.runtime.decoders.signature import LOGITS, Signature
 from model_export.runtime.graph import Array, Graph, numpy_dtype, plain_name
 
 
 class Prefill:
     """Runs a prefill component on an empty cache."""
 
-    def __init__(self, graph: Graph, signature: Signature, window: int | None) -> None:
+    def __init__(self, graph: Graph, signature: Signature) -> None:
         self.signature = signature
         self._graph = graph
         self._empty = {
-            tensor.input.name: np.array(
-                first_scalar(tensor, window), numpy_dtype(tensor.input.dtype)
-            )
+            tensor.input.name: np.array(tensor.number, numpy_dtype(tensor.input.dtype))
             for tensor in signature.cache
             if tensor.kind is CacheKind.SCALAR
         }
@@ -41,5 +40,5 @@ class Prefill:
         return logits, {
             plain_name(name): array
             for name, array in outputs.items()
-            if plain_name(name).startswith("cache.")
+            if plain_name(name).startswith(CACHE)
         }

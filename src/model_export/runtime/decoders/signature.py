@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from enum import Enum
 
 from model_export.manifest import ComponentRecord, Dimension, Manifest, TensorRecord
+from model_export.runtime.decoders.cache_tensors import CACHE, CacheKind, CacheTensor, read_cache
+from model_export.runtime.decoders.model_config import ModelConfig
 from model_export.runtime.errors import ArtifactError
 from model_export.runtime.graph import plain_name
 
@@ -14,34 +15,8 @@ LOGITS = "logits"
 TOKEN_NAMES = ("input_ids", "decoder_input_ids")
 POSITION_NAMES = ("position_ids", "decoder_position_ids")
 ENCODER_PREFIX = "encoder_outputs."
-_CACHE = "cache."
-_CROSS = ".cross_attention_cache."
 # OpenVINO's own input; the graph's session fills it.
 _BEAM_INDEX = "beam_idx"
-
-
-class CacheKind(Enum):
-    """How a cache tensor changes from one call to the next."""
-
-    GROWING = "growing"  # [batch, heads, positions, head_dim], longer by the tokens of the call.
-    STATIC = "static"  # [batch, heads, length, head_dim], written at the positions of the call.
-    STATE = "state"  # Of a fixed size; the output replaces the input.
-    SCALAR = "scalar"  # A number without a batch: how much of a layer is filled, or its window.
-    CROSS = "cross"  # Of the encoder's tokens; the same until the next `start`.
-
-
-@dataclass(frozen=True)
-class CacheTensor:
-    """A tensor that a call takes as `input` and hands on as `output`, None if it doesn't."""
-
-    kind: CacheKind
-    input: TensorRecord
-    output: TensorRecord | None
-
-    @property
-    def name(self) -> str:
-        """What the eager model calls it."""
-        return plain_name(self.input.name)
 
 
 @dataclass(frozen=True)
@@ -91,12 +66,14 @@ class Signature:
 def read_signature(
     record: ComponentRecord,
     manifest: Manifest,
+    config: ModelConfig,
     states: Sequence[tuple[TensorRecord, TensorRecord]] = (),
 ) -> Signature:
     """The signature of a prefill or decode component.
 
     `states` are the cache tensors that the graph keeps by itself, each as its input and output.
-    Raises ArtifactError for an input that no decode loop knows how to fill.
+    Raises ArtifactError for an input that no decode loop knows how to fill, and for a cache of
+    unknown size.
     """
     inputs = {tensor.name: tensor for tensor in record.inputs}
     tokens = next((inputs[name] for name in TOKEN_NAMES if name in inputs), None)
@@ -105,15 +82,14 @@ def read_signature(
             f"`{record.name}` doesn't take token ids and give logits: it can't be decoded with."
         )
     encoder_decoder = tokens.name == TOKEN_NAMES[1]
-    masks, encoder, cache = [], [], []
-    outputs = {plain_name(tensor.name): tensor for tensor in record.outputs}
+    masks, encoder = [], []
     for tensor in record.inputs:
         name, kind = tensor.name, tensor.name.partition(".")[0]
         if name == tokens.name or name in POSITION_NAMES or name == _BEAM_INDEX:
             continue
-        if plain_name(name).startswith(_CACHE):
-            cache.append(_cache_tensor(tensor, outputs.get(plain_name(name)), inputs))
-        elif name.startswith(ENCODER_PREFIX) or (encoder_decoder and kind == "attention_mask"):
+        if plain_name(name).startswith(CACHE):
+            continue
+        if name.startswith(ENCODER_PREFIX) or (encoder_decoder and kind == "attention_mask"):
             encoder.append(tensor)
         elif kind in ("attention_mask", "decoder_attention_mask"):
             masks.append(_mask(record, tensor))
@@ -121,13 +97,7 @@ def read_signature(
             raise ArtifactError(
                 f"`{record.name}` takes `{name}`, which this runtime doesn't know how to fill."
             )
-    if states and static_length(manifest) is not None:
-        # transformers 5.24.0 turns what counts the filled positions into a constant.
-        raise ArtifactError(
-            f"`{record.name}` keeps a static cache as OpenVINO's state, without a count of what is "
-            "filled: export it with config stateful=False, or with a growing cache."
-        )
-    cache += [_cache_tensor(before, after, inputs) for before, after in states]
+    cache = read_cache(record, manifest, config, states)
     at_once, fixed = _tokens_at_once(tokens, record, manifest, encoder_decoder)
     fixed_batch = tokens.shape[0] if isinstance(tokens.shape[0], int) else None
     return Signature(
@@ -136,84 +106,13 @@ def read_signature(
         positions=next((inputs[name] for name in POSITION_NAMES if name in inputs), None),
         masks=tuple(masks),
         encoder=tuple(encoder),
-        cache=tuple(cache),
+        cache=cache,
         tokens_at_once=at_once,
         fixed=fixed,
-        limit=_limit(record, manifest, masks, cache),
+        limit=_limit(record, masks, cache),
         batch_limit=_upper_bound(record, tokens.shape[0]),
         fixed_batch=fixed_batch,
     )
-
-
-def static_length(manifest: Manifest) -> int | None:
-    """The positions that a static cache has room for; None if the artifact has no static cache."""
-    settings = manifest.spec.get("generation_config", {})
-    if settings.get("cache_implementation") != "static":
-        return None
-    length = settings.get("max_cache_len")
-    return None if length is None else int(length)
-
-
-def inner_sizes(
-    record: ComponentRecord, tensor: CacheTensor, manifest: Manifest
-) -> tuple[int, ...]:
-    """The sizes of a cache tensor at its start, without the batch: 0 positions if it grows.
-
-    A size that the decode graph leaves open is taken from a component that doesn't: what a prefill
-    puts out. Raises ArtifactError if none has it.
-    """
-    sizes = list(tensor.input.shape[1:])
-    others = [
-        other.shape[1:]
-        for component in manifest.components
-        for other in (*component.inputs, *component.outputs)
-        if plain_name(other.name) == tensor.name and len(other.shape) == len(tensor.input.shape)
-    ]
-    for axis, size in enumerate(sizes):
-        if not isinstance(size, int):
-            known = (other[axis] for other in others)
-            sizes[axis] = next((size for size in known if isinstance(size, int)), size)
-    if tensor.kind is CacheKind.GROWING:
-        sizes[-2] = 0
-    elif tensor.kind is CacheKind.STATIC and not isinstance(sizes[-2], int):
-        sizes[-2] = static_length(manifest) or "?"
-    fixed = tuple(size for size in sizes if isinstance(size, int))
-    if len(fixed) != len(sizes):
-        raise ArtifactError(
-            f"`{record.name}` takes `{tensor.input.name}` {list(tensor.input.shape)}: a cache "
-            "needs a size on every axis but the batch and the positions. Export it again."
-        )
-    return fixed
-
-
-def first_scalar(tensor: CacheTensor, window: int | None) -> int:
-    """What a number of an empty cache is. Raises ArtifactError if nothing says it."""
-    if tensor.name.endswith("._sliding_window_tensor"):
-        if window is None:
-            raise ArtifactError(
-                f"`{tensor.input.name}` needs `sliding_window` in the artifact's config.json: "
-                "export it again."
-            )
-        return window
-    return 0
-
-
-def _cache_tensor(
-    tensor: TensorRecord, output: TensorRecord | None, inputs: dict[str, TensorRecord]
-) -> CacheTensor:
-    layer = tensor.name.rpartition(".")[0]
-    part = tensor.name.rpartition(".")[2]
-    if not tensor.shape:
-        kind = CacheKind.SCALAR
-    elif _CROSS in tensor.name:
-        kind = CacheKind.CROSS
-    elif f"{layer}.cumulative_length" in inputs:
-        kind = CacheKind.STATIC
-    elif part in ("keys", "values"):
-        kind = CacheKind.GROWING
-    else:
-        kind = CacheKind.STATE
-    return CacheTensor(kind, tensor, output)
 
 
 def _mask(record: ComponentRecord, tensor: TensorRecord) -> Mask:
@@ -247,7 +146,6 @@ def _tokens_at_once(
 
 def _limit(
     record: ComponentRecord,
-    manifest: Manifest,
     masks: Iterable[Mask],
     cache: Iterable[CacheTensor],
 ) -> int | None:
@@ -255,8 +153,7 @@ def _limit(
     limits = [_upper_bound(record, mask.tensor.shape[1]) for mask in masks if not mask.full]
     for tensor in cache:
         if tensor.kind is CacheKind.STATIC:
-            length = tensor.input.shape[-2]
-            limits.append(length if isinstance(length, int) else static_length(manifest))
+            limits.append(tensor.sizes[-2])
         elif tensor.kind is CacheKind.GROWING and tensor.output is not None:
             past, after = tensor.input.shape[-2], tensor.output.shape[-2]
             # A window that the graph cuts off doesn't limit the sequence.

@@ -10,8 +10,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_export.manifest import ComponentRecord, Manifest
+from model_export.runtime.decoders.cache_tensors import CacheKind
 from model_export.runtime.decoders.cached.torch_cache import TorchCache, last_logits
-from model_export.runtime.decoders.signature import CacheKind, Signature, read_signature
+from model_export.runtime.decoders.model_config import ModelConfig
+from model_export.runtime.decoders.signature import Signature, read_signature
 from model_export.runtime.graph import Array
 from model_export.runtime.graphs.executorch import execute, open_method
 
@@ -54,9 +56,9 @@ class ExecutorchCachedGraph:
 
 
 def open_cached_graph(
-    folder: Path, manifest: Manifest, record: ComponentRecord, window: int | None, device: str
+    folder: Path, manifest: Manifest, record: ComponentRecord, config: ModelConfig, device: str
 ) -> ExecutorchCachedGraph:
     """Load a decode component. Raises ArtifactError."""
-    signature = read_signature(record, manifest)
-    cache = TorchCache(signature, manifest, window, device)
+    signature = read_signature(record, manifest, config)
+    cache = TorchCache(signature, device)
     return ExecutorchCachedGraph(open_method(folder, record), signature, cache)

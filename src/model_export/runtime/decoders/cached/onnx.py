@@ -19,6 +19,7 @@ from model_export.runtime.decoders.cached.onnx_binding import (
     to_storage,
 )
 from model_export.runtime.decoders.cached.onnx_slots import Slot, make_slots
+from model_export.runtime.decoders.model_config import ModelConfig
 from model_export.runtime.decoders.signature import LOGITS, Signature, read_signature
 from model_export.runtime.errors import ArtifactError, RuntimeModelError
 from model_export.runtime.graph import Array
@@ -103,9 +104,9 @@ class OnnxCachedGraph:
 
 
 def open_cached_graph(
-    folder: Path, manifest: Manifest, record: ComponentRecord, window: int | None, device: str
+    folder: Path, manifest: Manifest, record: ComponentRecord, config: ModelConfig, device: str
 ) -> OnnxCachedGraph:
     """Load a decode component on `device` ("cpu" or "cuda"). Raises ArtifactError."""
-    signature = read_signature(record, manifest)
-    slots = make_slots(signature, manifest, window, device)
+    signature = read_signature(record, manifest, config)
+    slots = make_slots(signature, device)
     return OnnxCachedGraph(open_session(folder, record, device), signature, slots, device)

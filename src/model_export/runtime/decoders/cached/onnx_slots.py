@@ -14,20 +14,14 @@ from abc import ABC, abstractmethod
 import numpy as np
 from numpy.typing import NDArray
 
-from model_export.manifest import Manifest
+from model_export.runtime.decoders.cache_tensors import CacheKind, CacheTensor
 from model_export.runtime.decoders.cached.onnx_binding import (
     Binding,
     Memory,
     storage_dtype,
     to_storage,
 )
-from model_export.runtime.decoders.signature import (
-    CacheKind,
-    CacheTensor,
-    Signature,
-    first_scalar,
-    inner_sizes,
-)
+from model_export.runtime.decoders.signature import Signature
 from model_export.runtime.graph import Array
 
 
@@ -68,14 +62,13 @@ class Slot(ABC):
 class ScalarSlot(Slot):
     """A number; too small to be worth a buffer that is read and written at once."""
 
-    def __init__(self, tensor: CacheTensor, device: str, first: int) -> None:
+    def __init__(self, tensor: CacheTensor, device: str) -> None:
         super().__init__(tensor, device)
-        self._first = first
-        self._before = np.array(first, self._storage)
-        self._after = np.array(first, self._storage)
+        self._before = np.array(tensor.number, self._storage)
+        self._after = np.array(tensor.number, self._storage)
 
     def clear(self, batch: int, capacity: int) -> None:
-        self._before[...] = self._first
+        self._before[...] = self.tensor.number
 
     def fill(self, array: Array) -> None:
         self._before[...] = array
@@ -98,16 +91,13 @@ class ScalarSlot(Slot):
 class FixedSlot(Slot):
     """A tensor of one size: one buffer if `in_place`, otherwise two that change sides."""
 
-    def __init__(
-        self, tensor: CacheTensor, device: str, sizes: tuple[int, ...], in_place: bool
-    ) -> None:
+    def __init__(self, tensor: CacheTensor, device: str, in_place: bool) -> None:
         super().__init__(tensor, device)
-        self._sizes = sizes
         self._count = 1 if in_place else 2
         self._memories: list[Memory] = []
 
     def clear(self, batch: int, capacity: int) -> None:
-        self.shape = (batch, *self._sizes)
+        self.shape = (batch, *self.tensor.sizes)
         self._memories = [self._memory(self.shape) for _ in range(self._count)]
 
     def fill(self, array: Array) -> None:
@@ -134,16 +124,16 @@ class FixedSlot(Slot):
 class GrowingSlot(Slot):
     """[batch, heads, positions, head_dim], every call's tokens added at the end."""
 
-    def __init__(self, tensor: CacheTensor, device: str, heads: int, head_dim: int) -> None:
+    def __init__(self, tensor: CacheTensor, device: str) -> None:
         super().__init__(tensor, device)
-        self._heads, self._head_dim = heads, head_dim
         self._capacity = 0
         self._memories: list[Memory] = []
 
     def clear(self, batch: int, capacity: int) -> None:
         self._capacity = capacity
-        self.shape = (batch, self._heads, 0, self._head_dim)
-        whole = (batch, self._heads, capacity, self._head_dim)
+        heads, _, head_dim = self.tensor.sizes
+        self.shape = (batch, heads, 0, head_dim)
+        whole = (batch, heads, capacity, head_dim)
         self._memories = [self._memory(whole) for _ in range(2)]
 
     def fill(self, array: Array) -> None:
@@ -203,26 +193,16 @@ class CrossSlot(Slot):
         self._memories[0].write(chosen)
 
 
-def make_slots(
-    signature: Signature, manifest: Manifest, window: int | None, device: str
-) -> tuple[Slot, ...]:
-    """A slot for each cache tensor of a decode graph.
-
-    Raises ArtifactError where the record leaves a size open that the cache needs.
-    """
-    return tuple(
-        _make_slot(tensor, signature, manifest, window, device) for tensor in signature.cache
-    )
+def make_slots(signature: Signature, device: str) -> tuple[Slot, ...]:
+    """A slot for each cache tensor of a decode graph."""
+    return tuple(_make_slot(tensor, device) for tensor in signature.cache)
 
 
-def _make_slot(
-    tensor: CacheTensor, signature: Signature, manifest: Manifest, window: int | None, device: str
-) -> Slot:
+def _make_slot(tensor: CacheTensor, device: str) -> Slot:
     if tensor.kind is CacheKind.SCALAR:
-        return ScalarSlot(tensor, device, first_scalar(tensor, window))
+        return ScalarSlot(tensor, device)
     if tensor.kind is CacheKind.CROSS:
         return CrossSlot(tensor, device)
-    sizes = inner_sizes(signature.record, tensor, manifest)
     if tensor.kind is CacheKind.GROWING:
-        return GrowingSlot(tensor, device, sizes[0], sizes[-1])
-    return FixedSlot(tensor, device, sizes, in_place=tensor.kind is CacheKind.STATIC)
+        return GrowingSlot(tensor, device)
+    return FixedSlot(tensor, device, in_place=tensor.kind is CacheKind.STATIC)

@@ -10,15 +10,10 @@ import openvino
 from numpy.typing import NDArray
 
 from model_export.manifest import ComponentRecord, Manifest, TensorRecord
+from model_export.runtime.decoders.cache_tensors import CacheKind
 from model_export.runtime.decoders.cached_graph import CachedGraph
-from model_export.runtime.decoders.signature import (
-    LOGITS,
-    CacheKind,
-    Signature,
-    first_scalar,
-    inner_sizes,
-    read_signature,
-)
+from model_export.runtime.decoders.model_config import ModelConfig
+from model_export.runtime.decoders.signature import LOGITS, Signature, read_signature
 from model_export.runtime.errors import InputError
 from model_export.runtime.graph import Array, numpy_dtype, plain_name
 from model_export.runtime.graphs.openvino import (
@@ -107,17 +102,9 @@ class StatelessGraph:
     Two requests take turns: what one has put out is the other's input, without a copy.
     """
 
-    def __init__(
-        self,
-        compiled: openvino.CompiledModel,
-        signature: Signature,
-        sizes: Mapping[str, tuple[int, ...]],
-        scalars: Mapping[str, int],
-    ) -> None:
+    def __init__(self, compiled: openvino.CompiledModel, signature: Signature) -> None:
         self.signature = signature
         self._requests = [compiled.create_infer_request() for _ in range(2)]
-        self._sizes = sizes
-        self._scalars = scalars
         self._dtypes = {tensor.input.name: tensor.input.dtype for tensor in signature.cache}
         self._cache: dict[str, openvino.Tensor] = {}
         # What is copied into every call: numbers, and what was made of the encoder's tokens.
@@ -125,22 +112,21 @@ class StatelessGraph:
         self._last = np.empty((0, 0), np.float32)
 
     def clear(self, batch: int, capacity: int) -> None:
-        self._cache = {}
-        for name, sizes in self._sizes.items():
-            dtype = self._dtypes[name]
-            empty = np.zeros((batch, *sizes), numpy_dtype(dtype))
-            self._cache[name] = to_tensor(empty, dtype)
-        self._same = {
-            name: np.array(number, numpy_dtype(self._dtypes[name]))
-            for name, number in self._scalars.items()
-        }
+        self._cache, self._same = {}, {}
+        for tensor in self.signature.cache:
+            name, dtype = tensor.input.name, tensor.input.dtype
+            if tensor.kind is CacheKind.SCALAR:
+                self._same[name] = np.array(tensor.number, numpy_dtype(dtype))
+            elif tensor.kind is not CacheKind.CROSS:
+                empty = np.zeros((batch, *tensor.sizes), numpy_dtype(dtype))
+                self._cache[name] = to_tensor(empty, dtype)
 
     def fill(self, cache: Mapping[str, Array]) -> None:
         for tensor in self.signature.cache:
             name = tensor.input.name
             if tensor.name not in cache:
                 continue
-            if name in self._sizes:
+            if name in self._cache:
                 self._cache[name] = to_tensor(cache[tensor.name], tensor.input.dtype)
             else:
                 self._same[name] = cache[tensor.name]
@@ -179,28 +165,15 @@ class StatelessGraph:
 
 
 def open_cached_graph(
-    folder: Path, manifest: Manifest, record: ComponentRecord, window: int | None, device: str
+    folder: Path, manifest: Manifest, record: ComponentRecord, config: ModelConfig, device: str
 ) -> CachedGraph:
     """Load a decode component. Raises ArtifactError."""
     model, compiled = open_model(folder, record)
     states = state_records(model)
-    signature = read_signature(record, manifest, tuple(states.values()))
+    signature = read_signature(record, manifest, config, tuple(states.values()))
     if states:
         return StatefulGraph(compiled, signature, states)
-    return StatelessGraph(
-        compiled,
-        signature,
-        {
-            tensor.input.name: inner_sizes(record, tensor, manifest)
-            for tensor in signature.cache
-            if tensor.kind not in (CacheKind.SCALAR, CacheKind.CROSS)
-        },
-        {
-            tensor.input.name: first_scalar(tensor, window)
-            for tensor in signature.cache
-            if tensor.kind is CacheKind.SCALAR
-        },
-    )
+    return StatelessGraph(compiled, signature)
 
 
 def last_logits(request: openvino.InferRequest, out: NDArray[np.float32]) -> NDArray[np.float32]:

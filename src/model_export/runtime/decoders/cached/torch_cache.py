@@ -8,14 +8,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.manifest import Manifest
-from model_export.runtime.decoders.signature import (
-    LOGITS,
-    CacheKind,
-    Signature,
-    first_scalar,
-    inner_sizes,
-)
+from model_export.runtime.decoders.cache_tensors import CacheKind
+from model_export.runtime.decoders.signature import LOGITS, Signature
 from model_export.runtime.graph import Array
 from model_export.runtime.graphs.torch_arrays import to_tensor
 
@@ -23,35 +17,21 @@ from model_export.runtime.graphs.torch_arrays import to_tensor
 class TorchCache:
     """The cache of a decode graph by the names of its inputs, on one device."""
 
-    def __init__(
-        self, signature: Signature, manifest: Manifest, window: int | None, device: str
-    ) -> None:
+    def __init__(self, signature: Signature, device: str) -> None:
         self.tensors: dict[str, torch.Tensor] = {}
         self._signature = signature
         self._device = device
-        self._sizes = {
-            tensor.input.name: inner_sizes(signature.record, tensor, manifest)
-            for tensor in signature.cache
-            if tensor.kind not in (CacheKind.SCALAR, CacheKind.CROSS)
-        }
-        self._scalars = {
-            tensor.input.name: first_scalar(tensor, window)
-            for tensor in signature.cache
-            if tensor.kind is CacheKind.SCALAR
-        }
 
     def clear(self, batch: int) -> None:
         """Begin `batch` sequences with an empty cache."""
         self.tensors = {}
         for tensor in self._signature.cache:
             name, dtype = tensor.input.name, getattr(torch, tensor.input.dtype)
-            if name in self._sizes:
-                shape = (batch, *self._sizes[name])
+            if tensor.kind is CacheKind.SCALAR:
+                self.tensors[name] = torch.tensor(tensor.number, dtype=dtype, device=self._device)
+            elif tensor.kind is not CacheKind.CROSS:
+                shape = (batch, *tensor.sizes)
                 self.tensors[name] = torch.zeros(shape, dtype=dtype, device=self._device)
-            elif name in self._scalars:
-                self.tensors[name] = torch.tensor(
-                    self._scalars[name], dtype=dtype, device=self._device
-                )
 
     def fill(self, cache: Mapping[str, Array]) -> None:
         """Take over a prefill's cache, by plain name."""

@@ -38,8 +38,11 @@ def inspect(artifact: Path, record: ComponentRecord, spec: Mapping[str, Any]) ->
         graph = _graph_module(artifact / record.file)
         signature, values = graph["signature"], graph["graph"]["tensor_values"]
         arguments = list(_arguments(graph))
+        # An argument of None is a leaf of the call as well, and a constant of the graph.
         inputs = [
-            spec["user_input"]["arg"] for spec in signature["input_specs"] if "user_input" in spec
+            spec["user_input"]["arg"] if "user_input" in spec else {}
+            for spec in signature["input_specs"]
+            if "user_input" in spec or "constant_input" in spec
         ]
         outputs = [
             spec["user_output"]["arg"]

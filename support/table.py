@@ -19,6 +19,7 @@ and its artifact verified in its runtime as every build does it
 - **yes**: exported and verified.
 - **refused**: the export ends with an error.
 - **wrong**: an artifact comes out, and the verification fails it. A build of it fails.
+- An empty cell: not measured, or it would mean nothing (a cache of a model that doesn't generate).
 
 The number leads to the error. *forward* is a plain export, *growing cache* and *static cache* are
 exports for generation with `multi_token_decode=True` (Mamba: without, a state is no cache of

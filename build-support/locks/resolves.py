@@ -45,6 +45,8 @@ RESOLVES = (
     LockedResolve("serve-openvino", shared_pins=True),
     LockedResolve("checkpoints", dependencies=False),
     LockedResolve("executorch-cpp", dependencies=False),
+    LockedResolve("peer-optimum"),
+    LockedResolve("peer-openvino-genai"),
     LockedResolve("plugin", python="3.9"),
     LockedResolve("pytest", python="3.9"),
     LockedResolve("tools"),

@@ -85,6 +85,8 @@ class Running:
                 stdout=subprocess.PIPE,
                 stderr=errors,
                 text=True,
+                # With -m, the first place where Python looks.
+                cwd=_ROOT,
                 env={**os.environ, "PYTHONPATH": path, "HF_HUB_OFFLINE": "1", "CI": "true"},
             )
 
@@ -168,10 +170,8 @@ def _start(contender: Contender, options: argparse.Namespace, logs: Path) -> Run
             f"({environment['python']}): run `./pants --no-local-cache run benchmarks:decode` once."
         )
     command = [environment["python"], "-m", f"benchmarks.{contender.module}"]
-    command += [str(options.targets / contender.model), _PROMPT, str(options.new_tokens)]
-    # What this process imports, without its packages, then that environment's.
-    own = [path for path in sys.path if path and not path.startswith((sys.prefix, sys.base_prefix))]
-    path = os.pathsep.join([*(os.path.abspath(each) for each in own), *environment["path"]])
+    command += [str(options.targets.resolve() / contender.model), _PROMPT, str(options.new_tokens)]
+    path = os.pathsep.join([str(_ROOT), str(_ROOT / "src"), *environment["path"]])
     return Running(contender, command, path, logs / f"{contender.name}.log")
 
 

@@ -84,8 +84,9 @@ def capture_components(
         )
     stages = {**encoder, **stages}
     chosen = _choose(tuple(stages), model, spec)
+    # An argument of None is its default, and a graph has no use for it (Mamba's mask).
     return tuple(
-        Component(name, module, dict(kwargs))
+        Component(name, module, {key: value for key, value in kwargs.items() if value is not None})
         for name, (module, kwargs) in stages.items()
         if name in chosen
     )

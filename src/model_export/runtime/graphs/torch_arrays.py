@@ -10,8 +10,8 @@ from model_export.runtime.graph import Array
 
 def to_tensor(array: Array, dtype: str) -> torch.Tensor:
     """A contiguous copy of `array` as a tensor of the record's dtype."""
-    # Filled, not wrapped: from_numpy gives an empty array strides of zero, which ExecuTorch 1.3.1
-    # refuses ("invalid strides for dim 0").
+    # Filled, not wrapped: from_numpy gives an empty array strides of zero, for which ExecuTorch
+    # 1.3.1 ends the process ("invalid strides for dim 0").
     tensor = torch.empty(array.shape, dtype=getattr(torch, array.dtype.name))
     tensor.numpy()[...] = array
     return tensor.to(torch.bfloat16) if dtype == "bfloat16" else tensor

@@ -13,3 +13,18 @@ class ArtifactError(RuntimeModelError):
 
 class InputError(RuntimeModelError):
     """An input that the artifact doesn't take, by name, dtype or shape."""
+
+
+def first_line(error: BaseException) -> str:
+    """What a runtime's exception says first, without its full stop; its type if it is silent."""
+    return _line(error, 0)
+
+
+def last_line(error: BaseException) -> str:
+    """What an exception says last: OpenVINO's begin with the places in its own sources."""
+    return _line(error, -1)
+
+
+def _line(error: BaseException, place: int) -> str:
+    lines = str(error).strip().splitlines()
+    return lines[place].rstrip(".") if lines else type(error).__name__

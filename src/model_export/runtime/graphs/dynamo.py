@@ -10,7 +10,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from model_export.manifest import ComponentRecord
-from model_export.runtime.errors import ArtifactError
+from model_export.runtime.errors import ArtifactError, first_line
 from model_export.runtime.graph import Array
 from model_export.runtime.graphs.inputs import check_inputs
 from model_export.runtime.graphs.saved_program import load
@@ -86,7 +86,7 @@ def open_call(folder: Path, record: ComponentRecord, device: str = "cpu") -> Cal
     try:
         program = load(folder / record.file)
     except (RuntimeError, OSError, BadZipFile, KeyError, AttributeError, ImportError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        reason = first_line(error)
         raise ArtifactError(
             f"torch {torch.__version__} can't load {record.file}: {reason}. Export it again, or "
             "install the transformers of the manifest's `engine`."

@@ -9,7 +9,7 @@ from typing import Any
 from executorch.runtime import Runtime
 
 from model_export.manifest import ComponentRecord
-from model_export.runtime.errors import ArtifactError, RuntimeModelError
+from model_export.runtime.errors import ArtifactError, RuntimeModelError, first_line
 from model_export.runtime.graph import Array
 from model_export.runtime.graphs.inputs import check_inputs
 from model_export.runtime.graphs.torch_arrays import to_array, to_tensor
@@ -46,7 +46,7 @@ def open_method(folder: Path, record: ComponentRecord) -> Any:
     try:
         method = Runtime.get().load_program(path).load_method("forward")
     except (RuntimeError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        reason = first_line(error)
         raise ArtifactError(
             f"ExecuTorch can't load {record.file}: {reason}. Export it again, with the release of "
             "executorch that will run it or an older one."
@@ -67,7 +67,7 @@ def execute(record: ComponentRecord, method: Any, feeds: list[Any]) -> list[Any]
     try:
         return list(method.execute(feeds))
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        reason = first_line(error)
         shapes = ", ".join(
             f"{tensor.name} {list(feed.shape)}"
             for tensor, feed in zip(record.inputs, feeds, strict=True)

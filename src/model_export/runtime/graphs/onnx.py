@@ -11,7 +11,7 @@ import onnxruntime
 from onnxruntime.capi import onnxruntime_pybind11_state as failures
 
 from model_export.manifest import ComponentRecord
-from model_export.runtime.errors import ArtifactError
+from model_export.runtime.errors import ArtifactError, first_line
 from model_export.runtime.graph import Array
 from model_export.runtime.graphs.bfloat16 import from_bits, to_bits
 from model_export.runtime.graphs.inputs import check_inputs
@@ -76,7 +76,7 @@ def open_session(
             providers=list(dict.fromkeys([provider, _PROVIDERS["cpu"]])),
         )
     except _LOAD_FAILURES as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        reason = first_line(error)
         raise ArtifactError(
             f"ONNX Runtime {onnxruntime.__version__} can't load {record.file}: {reason}. "
             "Export it again."

@@ -10,7 +10,7 @@ import numpy as np
 import openvino
 
 from model_export.manifest import ComponentRecord, TensorRecord
-from model_export.runtime.errors import ArtifactError, InputError, RuntimeModelError
+from model_export.runtime.errors import ArtifactError, InputError, RuntimeModelError, last_line
 from model_export.runtime.graph import Array
 from model_export.runtime.graphs.bfloat16 import from_bits, to_bits
 from model_export.runtime.graphs.inputs import check_inputs
@@ -91,7 +91,7 @@ def open_model(
             model, "CPU", {"INFERENCE_PRECISION_HINT": _precision(record)}
         )
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].rstrip(".")
+        reason = last_line(error)
         raise ArtifactError(
             f"OpenVINO {openvino.__version__} can't load {record.file}: {reason}. Export it again."
         ) from error
@@ -151,7 +151,7 @@ def infer(record: ComponentRecord, request: openvino.InferRequest) -> None:
     try:
         request.infer()
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].rstrip(".")
+        reason = last_line(error)
         shapes = ", ".join(
             f"{tensor.name} {list(request.get_tensor(tensor.name).get_shape())}"
             for tensor in record.inputs

@@ -9,6 +9,7 @@ from typing import Any
 from executorch.runtime import Runtime
 
 from model_export.manifest import ComponentRecord, Dimension, TensorRecord
+from model_export.runtime.errors import first_line
 from model_export.verifier.structure.found import (
     FoundDimension,
     FoundGraph,
@@ -41,7 +42,7 @@ def inspect(artifact: Path, record: ComponentRecord, spec: Mapping[str, Any]) ->
         program = Runtime.get().load_program(artifact / record.file)
         metadata = program.metadata("forward")
     except (RuntimeError, KeyError) as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        reason = first_line(error)
         raise UnreadableGraph(f"`{record.file}` is refused by ExecuTorch: {reason}") from error
     inputs = [metadata.input_tensor_meta(place) for place in range(metadata.num_inputs())]
     outputs = [metadata.output_tensor_meta(place) for place in range(metadata.num_outputs())]

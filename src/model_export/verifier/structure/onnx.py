@@ -11,6 +11,7 @@ from google.protobuf.message import DecodeError
 from onnx import defs, external_data_helper
 
 from model_export.manifest import ComponentRecord
+from model_export.runtime.errors import first_line
 from model_export.verifier.structure.found import FoundGraph, FoundTensor, UnreadableGraph
 
 _DTYPES = {
@@ -83,7 +84,7 @@ def _refusal(model: onnx.ModelProto, record: ComponentRecord) -> str | None:
     try:
         onnx.checker.check_model(checked)
     except onnx.checker.ValidationError as error:
-        reason = str(error).strip().splitlines()[0].rstrip(".")
+        reason = first_line(error)
         return f"`{record.file}` is refused by ONNX's checker: {reason}"
     return None
 

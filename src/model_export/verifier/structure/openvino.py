@@ -10,6 +10,7 @@ from typing import Any
 import openvino
 
 from model_export.manifest import ComponentRecord
+from model_export.runtime.errors import last_line
 from model_export.runtime.graph import plain_name
 from model_export.runtime.graphs.openvino import BEAM_INDEX, state_records
 from model_export.verifier.structure.found import FoundGraph, FoundTensor, UnreadableGraph
@@ -39,7 +40,7 @@ def inspect(artifact: Path, record: ComponentRecord, spec: Mapping[str, Any]) ->
     try:
         model = openvino.Core().read_model(artifact / record.file, weights)
     except RuntimeError as error:
-        reason = str(error).strip().splitlines()[-1].rstrip(".")
+        reason = last_line(error)
         raise UnreadableGraph(f"`{record.file}` is refused by OpenVINO: {reason}") from error
     recorded = {tensor.name for tensor in (*record.inputs, *record.outputs)}
     return FoundGraph(

@@ -21,7 +21,7 @@ from model_export.runtime.decoders.cached.onnx_binding import (
 from model_export.runtime.decoders.cached.onnx_slots import Slot, make_slots
 from model_export.runtime.decoders.model_config import ModelConfig
 from model_export.runtime.decoders.signature import LOGITS, Signature, read_signature
-from model_export.runtime.errors import ArtifactError, RuntimeModelError
+from model_export.runtime.errors import ArtifactError, RuntimeModelError, first_line
 from model_export.runtime.graph import Array
 from model_export.runtime.graphs.onnx import open_session
 
@@ -70,7 +70,7 @@ class OnnxCachedGraph:
         try:
             binding.run()
         except _RUN_FAILURES as error:
-            reason = str(error).strip().splitlines()[0].rstrip(".")
+            reason = first_line(error)
             shapes = ", ".join(f"{name} {list(array.shape)}" for name, array in feeds.items())
             raise RuntimeModelError(
                 f"`{self.signature.record.name}` failed in ONNX Runtime for {shapes}: {reason}."

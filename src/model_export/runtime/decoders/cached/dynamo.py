@@ -2,50 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 
 from model_export.manifest import ComponentRecord, Manifest
-from model_export.runtime.decoders.cache_tensors import CacheKind
-from model_export.runtime.decoders.cached.torch_cache import TorchCache, last_logits
+from model_export.runtime.decoders.cache_tensors import CacheKind, CacheTensor
+from model_export.runtime.decoders.cached.torch_cache import TorchCachedGraph
 from model_export.runtime.decoders.model_config import ModelConfig
 from model_export.runtime.decoders.signature import Signature, read_signature
-from model_export.runtime.graph import Array
 from model_export.runtime.graphs.dynamo import Call, open_call
 
 
-class DynamoCachedGraph:
+class DynamoCachedGraph(TorchCachedGraph):
     """Satisfies `CachedGraph`."""
 
-    def __init__(self, call: Call, signature: Signature, cache: TorchCache) -> None:
-        self.signature = signature
-        self._call = call
-        self._cache = cache
-        self._last = np.empty((0, 0), np.float32)
+    def __init__(self, program: Call, signature: Signature, device: str) -> None:
+        super().__init__(signature, device)
+        self._program = program
 
-    def clear(self, batch: int, capacity: int) -> None:
-        self._cache.clear(batch)
+    def call(self, inputs: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+        return self._program(inputs)
 
-    def fill(self, cache: Mapping[str, Array]) -> None:
-        self._cache.fill(cache)
-
-    def step(self, feeds: Mapping[str, Array]) -> NDArray[np.float32]:
-        outputs = self._cache.outputs(self._call(self._cache.inputs(feeds)))
-        for tensor in self.signature.cache:
-            in_place = tensor.kind is CacheKind.STATIC
-            if tensor.output is not None and not in_place:
-                self._cache.tensors[tensor.input.name] = outputs[tensor.output.name]
-        self._last = last_logits(outputs, self._last)
-        return self._last
-
-    def reorder(self, rows: NDArray[np.int64]) -> None:
-        self._cache.reorder(rows)
-
-    def cache_shapes(self) -> dict[str, tuple[int, ...]]:
-        return self._cache.shapes()
+    def keep(self, tensor: CacheTensor, result: torch.Tensor) -> None:
+        if tensor.kind is not CacheKind.STATIC:
+            self.cache.tensors[tensor.input.name] = result
 
 
 def open_cached_graph(
@@ -53,5 +35,4 @@ def open_cached_graph(
 ) -> DynamoCachedGraph:
     """Load a decode component on `device` ("cpu" or "cuda"). Raises ArtifactError."""
     signature = read_signature(record, manifest, config)
-    cache = TorchCache(signature, device)
-    return DynamoCachedGraph(open_call(folder, record, device), signature, cache)
+    return DynamoCachedGraph(open_call(folder, record, device), signature, device)

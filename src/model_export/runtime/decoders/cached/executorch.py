@@ -2,57 +2,39 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-from numpy.typing import NDArray
+import torch
 
 from model_export.manifest import ComponentRecord, Manifest
-from model_export.runtime.decoders.cache_tensors import CacheKind
-from model_export.runtime.decoders.cached.torch_cache import TorchCache, last_logits
+from model_export.runtime.decoders.cache_tensors import CacheKind, CacheTensor
+from model_export.runtime.decoders.cached.torch_cache import TorchCachedGraph
 from model_export.runtime.decoders.model_config import ModelConfig
 from model_export.runtime.decoders.signature import Signature, read_signature
-from model_export.runtime.graph import Array
 from model_export.runtime.graphs.executorch import execute, open_method
 
 
-class ExecutorchCachedGraph:
+class ExecutorchCachedGraph(TorchCachedGraph):
     """Satisfies `CachedGraph`."""
 
-    def __init__(self, method: Any, signature: Signature, cache: TorchCache) -> None:
-        self.signature = signature
+    def __init__(self, method: Any, signature: Signature, device: str) -> None:
+        super().__init__(signature, device)
         self._method = method
-        self._cache = cache
-        self._last = np.empty((0, 0), np.float32)
 
-    def clear(self, batch: int, capacity: int) -> None:
-        self._cache.clear(batch)
+    def call(self, inputs: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+        return execute(self.signature.record, self._method, inputs)
 
-    def fill(self, cache: Mapping[str, Array]) -> None:
-        self._cache.fill(cache)
-
-    def step(self, feeds: Mapping[str, Array]) -> NDArray[np.float32]:
-        results = execute(self.signature.record, self._method, self._cache.inputs(feeds))
-        outputs = self._cache.outputs(results)
-        for tensor in self.signature.cache:
-            if tensor.output is None or tensor.kind is CacheKind.CROSS:
-                continue
-            # Results are views of memory that the next call overwrites.
-            result, kept = outputs[tensor.output.name], self._cache.tensors[tensor.input.name]
-            if result.shape == kept.shape:
-                kept.copy_(result)
-            else:
-                self._cache.tensors[tensor.input.name] = result.clone()
-        self._last = last_logits(outputs, self._last)
-        return self._last
-
-    def reorder(self, rows: NDArray[np.int64]) -> None:
-        self._cache.reorder(rows)
-
-    def cache_shapes(self) -> dict[str, tuple[int, ...]]:
-        return self._cache.shapes()
+    def keep(self, tensor: CacheTensor, result: torch.Tensor) -> None:
+        if tensor.kind is CacheKind.CROSS:
+            return
+        # Results are views of memory that the next call overwrites.
+        kept = self.cache.tensors[tensor.input.name]
+        if result.shape == kept.shape:
+            kept.copy_(result)
+        else:
+            self.cache.tensors[tensor.input.name] = result.clone()
 
 
 def open_cached_graph(
@@ -60,5 +42,4 @@ def open_cached_graph(
 ) -> ExecutorchCachedGraph:
     """Load a decode component. Raises ArtifactError."""
     signature = read_signature(record, manifest, config)
-    cache = TorchCache(signature, device)
-    return ExecutorchCachedGraph(open_method(folder, record), signature, cache)
+    return ExecutorchCachedGraph(open_method(folder, record), signature, device)

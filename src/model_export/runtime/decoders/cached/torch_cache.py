@@ -1,17 +1,55 @@
-"""Cache tensors of the two runtimes that take torch tensors."""
+"""The cache and its graph for the two runtimes that take torch tensors."""
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from model_export.runtime.decoders.cache_tensors import CacheKind
+from model_export.runtime.decoders.cache_tensors import CacheKind, CacheTensor
 from model_export.runtime.decoders.signature import LOGITS, Signature
 from model_export.runtime.graph import Array
 from model_export.runtime.graphs.torch_arrays import to_tensor
+
+
+class TorchCachedGraph(ABC):
+    """Satisfies `CachedGraph` but for the call of the program, and what is kept of its results."""
+
+    def __init__(self, signature: Signature, device: str) -> None:
+        self.signature = signature
+        self.cache = TorchCache(signature, device)
+        self._last = np.empty((0, 0), np.float32)
+
+    @abstractmethod
+    def call(self, inputs: list[torch.Tensor]) -> Sequence[torch.Tensor]:
+        """The results in the record's order. Raises RuntimeModelError if the program fails."""
+
+    @abstractmethod
+    def keep(self, tensor: CacheTensor, result: torch.Tensor) -> None:
+        """Make the output `result` of `tensor` its input in the next call, where it isn't yet."""
+
+    def clear(self, batch: int, capacity: int) -> None:
+        self.cache.clear(batch)
+
+    def fill(self, cache: Mapping[str, Array]) -> None:
+        self.cache.fill(cache)
+
+    def step(self, feeds: Mapping[str, Array]) -> NDArray[np.float32]:
+        outputs = self.cache.outputs(self.call(self.cache.inputs(feeds)))
+        for tensor in self.signature.cache:
+            if tensor.output is not None:
+                self.keep(tensor, outputs[tensor.output.name])
+        self._last = last_logits(outputs, self._last)
+        return self._last
+
+    def reorder(self, rows: NDArray[np.int64]) -> None:
+        self.cache.reorder(rows)
+
+    def cache_shapes(self) -> dict[str, tuple[int, ...]]:
+        return self.cache.shapes()
 
 
 class TorchCache:

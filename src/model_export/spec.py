@@ -59,6 +59,16 @@ class ExportSpec:
     sample_inputs: Optional[Mapping[str, Any]] = None
     dims: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
 
+    @property
+    def is_dynamic(self) -> bool:
+        """Whether any size may change: by the engine's choice, or by the target's own shapes."""
+        return bool(self.config.get("dynamic")) or self.config.get("dynamic_shapes") is not None
+
+    @property
+    def has_static_cache(self) -> bool:
+        """Whether the cache has all its positions from the start."""
+        return self.generation_config.get("cache_implementation") == "static"
+
 
 @dataclass(frozen=True)
 class CheckpointOrigin:

@@ -58,8 +58,7 @@ def capture_components(
             f"is set, but {type(model).__name__} can't generate",
             "Remove it, or name a generating class in `architecture`",
         )
-    recurrent = is_recurrent(model)
-    if recurrent and spec.multi_token_decode:
+    if is_recurrent(model) and spec.multi_token_decode:
         raise ExportError(
             "multi_token_decode",
             f"is True, but {type(model).__name__} goes wrong on several tokens after others "
@@ -139,10 +138,10 @@ def capture_generation_config(model: PreTrainedModel, spec: ExportSpec) -> Gener
 
 def _freezes_encoder_length(model: PreTrainedModel, spec: ExportSpec) -> bool:
     """Whether a static cache would fix how many tokens the encoder takes."""
-    dynamic = spec.config.get("dynamic") or spec.config.get("dynamic_shapes") is not None
-    static = spec.generation_config.get("cache_implementation") == "static"
     tokens = model.main_input_name == "input_ids"
-    return bool(model.config.is_encoder_decoder and tokens and dynamic and static)
+    return bool(
+        model.config.is_encoder_decoder and tokens and spec.is_dynamic and spec.has_static_cache
+    )
 
 
 def is_recurrent(model: PreTrainedModel) -> bool:

@@ -97,8 +97,7 @@ def _tokenize(
             "needs a tokenizer, and the checkpoint has none",
             "Add the tokenizer's files to the checkpoint, or describe the inputs by shape",
         )
-    dynamic = spec.config["dynamic"] or spec.config["dynamic_shapes"] is not None
-    if dynamic and len(texts) < BATCH:
+    if spec.is_dynamic and len(texts) < BATCH:
         raise ExportError(
             "sample_inputs['text']",
             "has one text, and a traced batch of one is frozen at one",
@@ -112,7 +111,7 @@ def _tokenize(
         tokenizer(texts, padding="longest", padding_side=side, return_tensors="pt").items()
     )
     mask = inputs.get("attention_mask")
-    if mask is not None and bool(mask.all()) and dynamic:
+    if mask is not None and bool(mask.all()) and spec.is_dynamic:
         # Texts of equal length: one more column of padding keeps the mask from being dropped.
         inputs = dict(
             tokenizer(
@@ -134,10 +133,15 @@ def _random_tokens(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     low = min(10, text_config.vocab_size // 2)
     ids = draw.integers(low, text_config.vocab_size, size=(BATCH, SEQUENCE))
     mask = np.ones((BATCH, SEQUENCE), dtype=np.int64)
-    pad = text_config.pad_token_id
-    ids[1, :PADDING] = pad if pad is not None else 0
+    ids[1, :PADDING] = pad_token(model)
     mask[1, :PADDING] = 0
     return {"input_ids": torch.from_numpy(ids), "attention_mask": torch.from_numpy(mask)}
+
+
+def pad_token(model: PreTrainedModel) -> int:
+    """The id that stands at padded positions, whose value nothing reads: 0 where there is none."""
+    pad = getattr(model.config.get_text_config(decoder=True), "pad_token_id", None)
+    return pad if isinstance(pad, int) and pad >= 0 else 0
 
 
 def _floats(name: str, shape: tuple[int, ...], dtype: torch.dtype) -> torch.Tensor:

@@ -60,7 +60,7 @@ def record_generation_cases(
     for prompt in prompts_for(model, tokenizer, inputs, spec, padded):
         eager = _generate(model, prompt.inputs, prompt.steps, spec)
         shapes = eager.cache_shapes
-        if spec.generation_config.get("cache_implementation") == "static":
+        if spec.has_static_cache:
             shapes = _fixed_shapes(traced["decode"], tensors, prompt.steps)
         elif attention_window(model) is not None:
             # Graphs keep such caches at full length.
@@ -90,9 +90,7 @@ def _fixed_shapes(
 
 def _complete(model: PreTrainedModel, spec: ExportSpec, components: tuple[str, ...]) -> bool:
     """Whether a loop over `components` takes a prompt and any number of tokens after it."""
-    dynamic = spec.config.get("dynamic") or spec.config.get("dynamic_shapes") is not None
-    static_cache = spec.generation_config.get("cache_implementation") == "static"
-    if not dynamic and (spec.multi_token_decode or not static_cache):
+    if not spec.is_dynamic and (spec.multi_token_decode or not spec.has_static_cache):
         return False
     if model.config.is_encoder_decoder:
         return {"encoder", "prefill", "decode"} == set(components)

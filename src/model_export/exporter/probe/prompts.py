@@ -11,6 +11,7 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from model_export.exporter.probe.variants import Sizes, resized
+from model_export.exporter.samples import pad_token
 from model_export.spec import ExportSpec
 
 # A window longer than this isn't crossed: eager attention over it would cost more than the export.
@@ -102,7 +103,7 @@ def prompts_for(
         mask = torch.ones_like(ids)
         if padded and length > _PADDING:
             mask[1:, :_PADDING] = 0
-            ids[1:, :_PADDING] = _pad_token(model)
+            ids[1:, :_PADDING] = pad_token(model)
         whole = "chunks" not in name or capacity.length is not None
         yield Prompt(
             name,
@@ -162,12 +163,6 @@ def _tokens(
     size = model.config.get_text_config(decoder=True).vocab_size
     draw = np.random.Generator(np.random.PCG64([batch, length]))
     return torch.from_numpy(draw.integers(min(10, size // 2), size, size=(batch, length)))
-
-
-def _pad_token(model: PreTrainedModel) -> int:
-    config = model.config.get_text_config(decoder=True)
-    pad = getattr(config, "pad_token_id", None)
-    return pad if isinstance(pad, int) and pad >= 0 else 0
 
 
 def _chunks(length: int) -> tuple[int, ...]:

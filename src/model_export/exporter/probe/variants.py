@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel
 
-from model_export.exporter.samples import PADDING_NAMES
+from model_export.exporter.samples import PADDING_NAMES, pad_token
 from model_export.spec import ExportSpec
 
 # Axes of a tensor that hold sequences, and positions in a sequence.
@@ -108,8 +108,7 @@ def _values(
 
 def _pad(result: dict[str, Any], traced: Mapping[str, Any], model: PreTrainedModel) -> None:
     """Give a single sequence, or all but the first, padding where the traced ones have it."""
-    text_config = model.config.get_text_config(decoder=True)
-    pad = getattr(text_config, "pad_token_id", None) or 0
+    pad = pad_token(model)
     for ids_name, mask_name in PADDING_NAMES:
         ids, mask = result.get(ids_name), result.get(mask_name)
         before = traced.get(mask_name)

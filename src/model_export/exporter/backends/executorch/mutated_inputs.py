@@ -22,9 +22,7 @@ def with_mutated_inputs(traced: Signature, program: ExecutorchProgramManager) ->
     what the `.pte` says.
     """
     signature = program.exported_program().graph_signature
-    # An argument of None is among them as itself.
-    names = [name for name in signature.user_inputs if isinstance(name, str)]
-    inputs = dict(zip(names, traced.inputs, strict=True))
+    inputs = dict(zip(signature.user_inputs, traced.inputs, strict=True))
     updated = [
         inputs[str(spec.target)]
         for spec in signature.output_specs

@@ -45,8 +45,7 @@ class OpenVINOBackend:
         but a constant, the count of a static cache's filled positions with it.
         """
         refuse_strict(spec)
-        static = spec.generation_config.get("cache_implementation") == "static"
-        if static and spec.config["stateful"]:
+        if spec.has_static_cache and spec.config["stateful"]:
             raise ExportError(
                 "config['stateful']",
                 "is True, and the engine would freeze how far a static cache is filled",

@@ -103,7 +103,7 @@ def _compare(export_format: str, checkpoint: Path, folder: Path) -> int:
     )
     print(f"{export_format}: the export process ...", flush=True)
     ours = measure(
-        ["-m", "model_export.exporter", "request.json", str(checkpoint), "artifact"],
+        ["-m", "model_export.exporter", "request.json", str(checkpoint), "artifact", "probe"],
         folder,
         folder / "ours.log",
     )

@@ -28,6 +28,8 @@ _DTYPES = {
 }
 _STANDARD = ("", "ai.onnx")
 _MICROSOFT = "com.microsoft"
+# ONNX Runtime 1.30.0 has them in ONNX's own domain.
+_MICROSOFT_IN_STANDARD = frozenset({"SimplifiedLayerNormalization"})
 
 
 def inspect(artifact: Path, record: ComponentRecord, spec: Mapping[str, Any]) -> FoundGraph:
@@ -49,7 +51,7 @@ def inspect(artifact: Path, record: ComponentRecord, spec: Mapping[str, Any]) ->
         {
             "external data": next(_wrong_places(model, artifact, record), None),
             "operators": next(_unknown_operators(model, microsoft), None),
-            "onnx.checker": _refusal(model, record),
+            "onnx.checker": _refusal(model, record, microsoft),
         },
     )
 
@@ -64,8 +66,11 @@ def _port(value: onnx.ValueInfoProto) -> FoundTensor:
     return FoundTensor(value.name, dtype, shape)
 
 
-def _refusal(model: onnx.ModelProto, record: ComponentRecord) -> str | None:
+def _refusal(model: onnx.ModelProto, record: ComponentRecord, microsoft: bool) -> str | None:
     """What ONNX's checker has against the graph; `_wrong_places` looks at its weights files.
+
+    With `microsoft`, operators of ONNX Runtime in ONNX's domain go under its own, which the checker
+    leaves alone.
 
     The checker refuses a weights file with more than one hard link (onnx 1.21.0, "indicating a
     potential hardlink attack"), and build systems link large files into their sandboxes. So it sees
@@ -81,6 +86,9 @@ def _refusal(model: onnx.ModelProto, record: ComponentRecord) -> str | None:
             graph.input.append(port)
         else:
             graph.initializer.append(item)
+    for node in _nodes(graph.node) if microsoft else ():
+        if node.op_type in _MICROSOFT_IN_STANDARD:
+            node.domain = _MICROSOFT
     try:
         onnx.checker.check_model(checked)
     except onnx.checker.ValidationError as error:
@@ -119,7 +127,9 @@ def _unknown_operators(model: onnx.ModelProto, microsoft: bool) -> Iterator[str]
     functions = {(function.domain, function.name) for function in model.functions}
     bodies = [model.graph.node, *(function.node for function in model.functions)]
     for node in (node for body in bodies for node in _nodes(body)):
-        if (node.domain, node.op_type) in functions or (node.domain == _MICROSOFT and microsoft):
+        if (node.domain, node.op_type) in functions:
+            continue
+        if microsoft and (node.domain == _MICROSOFT or node.op_type in _MICROSOFT_IN_STANDARD):
             continue
         if node.domain not in _STANDARD:
             yield f"operator `{node.domain}.{node.op_type}` isn't one of ONNX's own"

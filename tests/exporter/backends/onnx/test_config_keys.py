@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,12 +19,20 @@ from onnxscript.version_converter._version_converter import (
 )
 from torch._dynamo.exc import Unsupported
 
-from exporter.backends.tiny_models import left_padded, make_spec, tiny_bert
+from exporter.backends.tiny_models import (
+    export,
+    generation_spec,
+    left_padded,
+    make_spec,
+    tiny_bert,
+    tiny_qwen3,
+)
 from model_export.exporter.backends.onnx import BACKEND
 from model_export.exporter.backends.onnx.backend import HIGHEST_OPSET, LOWEST_OPSET
 from model_export.exporter.backends.onnx.serialise import WEIGHTS_FILE, write_programs
 from model_export.exporter.errors import ExportError
 from model_export.manifest import ComponentRecord
+from model_export.verifier.structure.onnx import inspect
 
 _TRACED, _OTHER = (2, 8, 3), (3, 13, 5)
 
@@ -161,6 +170,18 @@ def test_ort_fusions_bring_in_runtime_operators(tmp_path: Path) -> None:
     assert "com.microsoft" in {node.domain for node in model.graph}
     _save(model, tmp_path)
     assert _session(tmp_path / "model.onnx").run(None, _feeds(_OTHER))[0].shape == (3, 13, 32)
+
+
+def test_fused_decoders_pass_the_verifiers_look_at_operators(tmp_path: Path) -> None:
+    """ONNX's checker knows no SimplifiedLayerNormalization; if it did, drop the exceptions."""
+    spec = generation_spec("onnx", {"ort_fusions": "cpu"}, components=("decode",))
+    record = export(tiny_qwen3(), left_padded(2, 8, 3), spec, tmp_path)["decode"]
+    with pytest.raises(onnx.checker.ValidationError, match="SimplifiedLayerNormalization"):
+        onnx.checker.check_model(str(tmp_path / record.file))
+    fused = inspect(tmp_path, record, asdict(spec))
+    assert set(fused.flaws.values()) == {None}
+    plain = inspect(tmp_path, record, asdict(generation_spec("onnx", {})))
+    assert "SimplifiedLayerNormalization" in str(plain.flaws["operators"])
 
 
 def test_dynamic_shapes_and_trace_options(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -51,9 +51,7 @@ def _spec(shapes: Any, **dims: tuple[int, int]) -> ExportSpec:
 
 def test_no_shapes_leave_the_choice_to_the_engine(model: PreTrainedModel) -> None:
     shapes = build_dynamic_shapes(model, _inputs(model), _spec(None))
-    assert (shapes.tree, shapes.names, shapes.dynamic_axes) == (None, {}, {})
-    chosen = ExportSpec("onnx", {"dynamic": True, "dynamic_shapes": None})
-    assert build_dynamic_shapes(model, _inputs(model), chosen).dynamic_axes is None
+    assert (shapes.tree, shapes.names) == (None, {})
 
 
 def test_names_are_shared_and_bounded(model: PreTrainedModel) -> None:
@@ -75,9 +73,6 @@ def test_names_are_shared_and_bounded(model: PreTrainedModel) -> None:
     assert past.__name__ == "past"
     assert shapes.tree["cache"] == [{0: batch, 2: past}] * 4
     assert shapes.tree["use_cache"] is None
-    assert shapes.dynamic_axes is not None
-    assert shapes.dynamic_axes["input_ids"] == {0, 1}
-    assert shapes.dynamic_axes["attention_mask"] == {0}
     named = {0: "batch", 2: "past"}
     assert shapes.names == {
         "input_ids": {0: "batch"},

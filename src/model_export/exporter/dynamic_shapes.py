@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+import sympy
 import torch
 from torch.export import Dim
 from torch.utils import _pytree as pytree
@@ -27,13 +28,11 @@ class DynamicShapes:
     `tree` has the structure of the component's inputs, as `torch.export.export` wants its
     `dynamic_shapes`; None where the target gives none. `names` says which axes of which input
     tensor the target names: `{"input_ids": {0: "batch", 1: "sequence"}}`, with a cache's tensors
-    under the engine's names (`cache.layers.0.keys`). `dynamic_axes` has those of every input tensor
-    that may change, named or not; None if the engine chooses them (`dynamic=True`).
+    under the engine's names (`cache.layers.0.keys`).
     """
 
     tree: dict[str, Any] | None
     names: Mapping[str, Mapping[int, str]]
-    dynamic_axes: Mapping[str, Collection[int]] | None = None
 
 
 def build_dynamic_shapes(
@@ -49,7 +48,7 @@ def build_dynamic_shapes(
     """
     given = spec.config.get("dynamic_shapes")
     if given is None:
-        return DynamicShapes(None, {}, None if spec.config.get("dynamic") else {})
+        return DynamicShapes(None, {})
     # Before the engine registers it, a cache isn't a node of the tree that torch.export flattens.
     register_cache_pytrees_for_model(module)
     builder = _Builder(spec)
@@ -62,14 +61,7 @@ def build_dynamic_shapes(
         leaf: {axis: dim for axis, dim in axes.items() if dim not in _MODES}
         for leaf, axes in axes_by_leaf.items()
     }
-    return DynamicShapes(
-        tree,
-        {leaf: axes for leaf, axes in named.items() if axes},
-        {
-            leaf: frozenset(axis for axis, dim in axes.items() if dim != "STATIC")
-            for leaf, axes in axes_by_leaf.items()
-        },
-    )
+    return DynamicShapes(tree, {leaf: axes for leaf, axes in named.items() if axes})
 
 
 def check_input_names(spec: ExportSpec, inputs: Iterable[Mapping[str, Any]]) -> None:
@@ -96,6 +88,17 @@ def recorded_bounds(
     """
     used = {dim for tensor in tensors for dim in tensor.shape}
     return {name: bounds for name, bounds in spec.dims.items() if name in used}
+
+
+def traced_size(size: int | torch.SymInt) -> int | sympy.Expr:
+    """A size in a traced program: a number, or an expression of what may change.
+
+    A size that the trace has fixed can still be a SymInt (torch 2.12.0).
+    """
+    if isinstance(size, int):
+        return size
+    expression = size.node.expr
+    return int(expression) if expression.is_Integer else expression
 
 
 class _Builder:

@@ -51,8 +51,15 @@ def build_twice(
         home.mkdir()
         temporary.mkdir()
         process = subprocess.run(
-            [sys.executable, "-m", "model_export.exporter"]
-            + ["request.json", "checkpoint", "out", "probe"],
+            [
+                sys.executable,
+                "-m",
+                "model_export.exporter",
+                "request.json",
+                "checkpoint",
+                "out",
+                "probe",
+            ],
             cwd=sandbox,
             env={
                 "PATH": os.environ.get("PATH", ""),

@@ -8,9 +8,10 @@ from typing import Any
 
 import torch
 from transformers import PreTrainedModel
-from transformers.exporters.utils import get_leaf_tensors, prepare_for_export
+from transformers.exporters.utils import get_leaf_tensors
 
 from model_export.exporter.components import Component, capture_components
+from model_export.exporter.output_flags import split_flags
 from model_export.exporter.probe.tensors import ProbeTensors
 from model_export.exporter.probe.variants import UNTRACED, resized
 from model_export.exporter.samples import PADDING_NAMES
@@ -36,7 +37,7 @@ def record_graph_cases(
 
 
 def _case(component: Component, name: str, traced: bool, tensors: ProbeTensors) -> GraphCase:
-    _, kwargs, flags = prepare_for_export(component.module, copy.deepcopy(component.inputs))
+    kwargs, flags = split_flags(component.module, copy.deepcopy(component.inputs))
     before = get_leaf_tensors(dict(kwargs))
     # Recorded before the call, which may update a cache in place.
     inputs = tensors.add(before)

@@ -15,14 +15,18 @@ from transformers import Qwen3ForCausalLM
 from exporter.backends.tiny_models import (
     HEAD_DIM,
     KV_HEADS,
+    LAYERS,
+    VOCABULARY,
     export,
     generation_spec,
     greedy,
     left_padded,
     positions_of,
+    tiny_bart,
     tiny_qwen3,
 )
 from model_export.exporter.backends.openvino.backend import SHARED_WEIGHTS_FILE
+from model_export.exporter.errors import ExportError
 from model_export.exporter.leaks import build_paths, check_no_leak
 from model_export.manifest import ComponentRecord
 
@@ -142,3 +146,37 @@ def test_a_component_does_not_depend_on_its_neighbours(exported: Exported, tmp_p
         return re.sub(r'offset="\d+"', "", text)
 
     assert without_places(tmp_path) == without_places(exported.folder)
+
+
+def test_fixed_axes_of_a_cache_are_sizes(tmp_path: Path) -> None:
+    spec = generation_spec("openvino", {"stateful": False}, components=("decode",))
+    decode = export(tiny_qwen3(), left_padded(*_TRACED), spec, tmp_path)["decode"]
+    caches = [t for t in (*decode.inputs, *decode.outputs) if "cache" in t.name]
+    assert len(caches) == 4 * LAYERS
+    assert {tensor.shape for tensor in caches} == {("?", KV_HEADS, "?", HEAD_DIM)}
+    (logits,) = [tensor for tensor in decode.outputs if tensor.name == "logits"]
+    assert logits.shape == ("?", "?", VOCABULARY)
+
+
+def test_a_decode_step_takes_the_dimensions_that_the_target_names(tmp_path: Path) -> None:
+    names = {
+        "input_ids": {"0": "batch", "1": "AUTO"},
+        "attention_mask": {"0": "batch", "1": "AUTO"},
+        "position_ids": {"0": "batch", "1": "AUTO"},
+        "cache": {"0": "batch", "2": "AUTO"},
+    }
+    spec = generation_spec(
+        "openvino",
+        {"stateful": False, "dynamic": False, "dynamic_shapes": names},
+        components=("decode",),
+    )
+    decode = export(tiny_qwen3(), left_padded(*_TRACED), spec, tmp_path)["decode"]
+    shapes = {tensor.name.removeprefix("input."): tensor.shape for tensor in decode.inputs}
+    assert shapes["input_ids"] == ("batch", "?")
+    assert shapes["cache.layers.1.values"] == ("batch", KV_HEADS, "?", HEAD_DIM)
+
+
+def test_a_state_of_an_encoder_decoder_is_refused(tmp_path: Path) -> None:
+    spec = generation_spec("openvino", {}, components=("decode",))
+    with pytest.raises(ExportError, match="freeze the length of the encoder's output in `decode`"):
+        export(tiny_bart(), left_padded(*_TRACED), spec, tmp_path)

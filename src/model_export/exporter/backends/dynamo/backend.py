@@ -9,11 +9,12 @@ from typing import Any
 
 import torch
 
-from model_export.exporter.backends.dynamo.engine import DynamoConfigKeys, split_flags, trace
+from model_export.exporter.backends.dynamo.engine import DynamoConfigKeys, trace
 from model_export.exporter.backends.dynamo.portable import remove_build_traces
 from model_export.exporter.backends.dynamo.signature import Signature, describe
 from model_export.exporter.backends.dynamo.static_cache import forget_traced_batch
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
+from model_export.exporter.output_flags import split_flags
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -11,9 +10,9 @@ from typing import Any, TypeAlias
 import torch
 from torch._dynamo.exc import Unsupported, UserError
 from transformers.exporters import DynamoConfig, DynamoExporter
-from transformers.exporters.utils import prepare_for_export
 
 from model_export.exporter.errors import ExportError
+from model_export.exporter.stack_traces import no_stack_traces
 from model_export.spec import ExportSpec
 
 # Components are plain modules, too; the engine takes them and says PreTrainedModel.
@@ -42,18 +41,6 @@ class DynamoConfigKeys:
         )
 
 
-def split_flags(
-    module: torch.nn.Module, inputs: dict[str, Any]
-) -> tuple[dict[str, Any], dict[str, Any]]:
-    """`inputs` as the graph will take them, and the output flags (`use_cache`) among them.
-
-    The engine takes the flags out and adds what it computes before tracing (positions of image
-    patches), and torch.export wants dynamic shapes for exactly what is left.
-    """
-    _, prepared, flags = prepare_for_export(module, dict(inputs))
-    return dict(prepared), flags
-
-
 def trace(
     module: EngineModule, inputs: dict[str, Any], keys: DynamoConfigKeys
 ) -> torch.export.ExportedProgram:
@@ -64,24 +51,6 @@ def trace(
     with no_stack_traces(), explained():
         program, _ = DynamoExporter().export_program(module, inputs, DynamoConfig(**vars(keys)))
     return program
-
-
-@contextmanager
-def no_stack_traces() -> Iterator[None]:
-    """Trace without recording stack traces: they cost time and hold paths of this machine.
-
-    Also keeps the engine from advising `dynamic_shapes` to a user who chose `dynamic`.
-    """
-    before = torch.fx.config.do_not_emit_stack_traces
-    advice = logging.getLogger("transformers.exporters.exporter_dynamo")
-    level = advice.level
-    torch.fx.config.do_not_emit_stack_traces = True
-    advice.setLevel(logging.ERROR)
-    try:
-        yield
-    finally:
-        torch.fx.config.do_not_emit_stack_traces = before
-        advice.setLevel(level)
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import torch
 from torch.utils import _pytree as pytree
 from transformers.exporters.utils import disambiguate_io_names, get_leaf_tensors
 
+from model_export.exporter.dynamic_shapes import traced_size
 from model_export.manifest import Dimension, TensorRecord
 
 
@@ -56,7 +57,7 @@ def describe(
     for name, tensor in zip(input_names, input_tensors, strict=True):
         given = given_names.get(name.removeprefix("input."), {})
         for axis, size in enumerate(tensor.shape):
-            symbol = _expression(size)
+            symbol = traced_size(size)
             if isinstance(symbol, sympy.Symbol):
                 symbols.setdefault(symbol, given.get(axis, f"{name}.{axis}"))
     return Signature(
@@ -106,13 +107,6 @@ def _check_same_length(what: str, names: Sequence[str], tensors: Sequence[torch.
         )
 
 
-def _expression(size: int | torch.SymInt) -> int | sympy.Expr:
-    if isinstance(size, int):
-        return size
-    expression = size.node.expr
-    return int(expression) if expression.is_Integer else expression
-
-
 def _records(
     names: Sequence[str], tensors: Sequence[torch.Tensor], symbols: Mapping[sympy.Symbol, str]
 ) -> tuple[TensorRecord, ...]:
@@ -127,7 +121,7 @@ def _records(
 
 
 def _dimension(size: int | torch.SymInt, symbols: Mapping[sympy.Symbol, str]) -> Dimension:
-    expression = _expression(size)
+    expression = traced_size(size)
     if isinstance(expression, int):
         return expression
     if not expression.free_symbols <= symbols.keys():  # Depends on the data.

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from executorch.exir.program import ExecutorchProgramManager
 
-from model_export.exporter.backends.dynamo.engine import DynamoConfigKeys, split_flags
+from model_export.exporter.backends.dynamo.engine import DynamoConfigKeys
 from model_export.exporter.backends.dynamo.signature import Signature, describe
 from model_export.exporter.backends.executorch.bounds import (
     DefaultBounds,
@@ -27,6 +27,7 @@ from model_export.exporter.backends.executorch.flatc import use_packaged_flatc
 from model_export.exporter.backends.executorch.mutated_inputs import with_mutated_inputs
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.errors import ExportError
+from model_export.exporter.output_flags import split_flags
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
 

@@ -22,10 +22,10 @@ from model_export.exporter.backends.dynamo.engine import (
     DynamoConfigKeys,
     EngineModule,
     explained,
-    no_stack_traces,
 )
 from model_export.exporter.backends.executorch.upper_bounds import exact_upper_bounds
 from model_export.exporter.errors import ExportError
+from model_export.exporter.stack_traces import no_stack_traces
 from model_export.spec import ExportSpec
 
 

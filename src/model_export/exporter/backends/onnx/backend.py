@@ -15,6 +15,7 @@ from model_export.exporter.backends.onnx.serialise import write_programs
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.errors import ExportError
 from model_export.exporter.mapped_weights import release_mapped_pages
+from model_export.exporter.output_flags import split_flags
 from model_export.exporter.strict_mode import refuse_strict
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
@@ -49,8 +50,9 @@ class OnnxBackend:
         Raises ExportError if the graph can't be brought to the opset that was asked for.
         """
         release_mapped_pages(tensor.data_ptr() for tensor in module.state_dict().values())
+        inputs, flags = split_flags(module, inputs)
         shapes = build_dynamic_shapes(module, inputs, spec)
-        model = export_program(module, inputs, spec.config, shapes.tree)
+        model = export_program(module, inputs, flags, spec.config, shapes.tree)
         wanted, got = spec.config["opset_version"], model.opset_imports.get("")
         if wanted is not None and got != wanted:
             raise ExportError(

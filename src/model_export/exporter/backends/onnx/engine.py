@@ -26,12 +26,13 @@ _ENGINE_KEYS = (
 def export_program(
     module: torch.nn.Module,
     inputs: dict[str, Any],
+    flags: dict[str, Any],
     config: Mapping[str, Any],
     dynamic_shapes: dict[str, Any] | None,
 ) -> onnx_ir.Model:
-    """Trace `module(**inputs)` and convert it; the model's initializers share its memory."""
+    """Trace `module(**inputs, **flags)` and convert it; initializers share the module's memory."""
     options = {key: config[key] for key in _ENGINE_KEYS if key in config}
     engine_config = OnnxConfig(**options, dynamic_shapes=dynamic_shapes)
     with fast_matching(), no_stack_traces():
-        program, _ = OnnxExporter().export_program(module, inputs, engine_config)
+        program, _ = OnnxExporter().export_program(module, inputs | flags, engine_config)
     return program

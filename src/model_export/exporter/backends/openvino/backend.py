@@ -9,8 +9,10 @@ from typing import Any
 
 import openvino
 import torch
+from transformers import EncoderDecoderCache
 
 from model_export.exporter.backends.openvino.engine import export_program, write_ir
+from model_export.exporter.backends.openvino.grouped_attention import share_heads
 from model_export.exporter.backends.openvino.records import component_record
 from model_export.exporter.backends.openvino.shared_weights import share_weights
 from model_export.exporter.backends.openvino.stable_names import make_names_stable
@@ -18,6 +20,7 @@ from model_export.exporter.backends.openvino.static_axes import fix_static_axes
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.errors import ExportError
 from model_export.exporter.mapped_weights import release_mapped_pages
+from model_export.exporter.output_flags import split_flags
 from model_export.exporter.strict_mode import refuse_strict
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
@@ -55,13 +58,20 @@ class OpenVINOBackend:
     def export(
         self, name: str, module: torch.nn.Module, inputs: dict[str, Any], spec: ExportSpec
     ) -> OpenVINOProgram:
-        """Export one component; its constants share the module's memory."""
+        """Export one component; its constants share the module's memory.
+
+        Raises ExportError for an encoder-decoder's decoder with a state.
+        """
+        if spec.config["stateful"]:
+            _refuse_crossed_state(name, inputs)
         release_mapped_pages(tensor.data_ptr() for tensor in module.state_dict().values())
+        inputs, flags = split_flags(module, inputs)
         shapes = build_dynamic_shapes(module, inputs, spec)
-        model = export_program(module, inputs, spec.config, shapes.tree)
-        fix_static_axes(model, inputs, shapes.dynamic_axes)
-        make_names_stable(model, name)
-        return OpenVINOProgram(model, shapes.names)
+        converted = export_program(module, inputs, flags, spec.config, shapes.tree)
+        fix_static_axes(converted.model, converted.shapes)
+        share_heads(converted.model)
+        make_names_stable(converted.model, name)
+        return OpenVINOProgram(converted.model, shapes.names)
 
     def save(
         self, programs: Mapping[str, Any], directory: Path, spec: ExportSpec
@@ -89,4 +99,17 @@ class OpenVINOBackend:
                 (weights[name],),
             )
             for name, path in graphs.items()
+        )
+
+
+def _refuse_crossed_state(name: str, inputs: Mapping[str, Any]) -> None:
+    """Raise ExportError if a cache among `inputs` holds what was made of an encoder's output.
+
+    transformers 5.24.0, `_state_init_dims`: what doesn't grow gets the size of the sample inputs.
+    """
+    if any(isinstance(value, EncoderDecoderCache) for value in inputs.values()):
+        raise ExportError(
+            "config['stateful']",
+            f"is True, and the engine would freeze the length of the encoder's output in `{name}`",
+            "Set it to False",
         )

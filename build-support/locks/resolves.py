@@ -44,6 +44,7 @@ RESOLVES = (
     LockedResolve("serve-onnx", shared_pins=True),
     LockedResolve("serve-openvino", shared_pins=True),
     LockedResolve("checkpoints", dependencies=False),
+    LockedResolve("hub"),
     LockedResolve("executorch-cpp", dependencies=False),
     LockedResolve("peer-optimum"),
     LockedResolve("peer-openvino-genai"),

@@ -12,14 +12,13 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import pytest
+
 from hub.faults import Corrupt, Cut, IgnoreRange, RedirectLoop, Status, WrongSize
 from hub.repositories import Content as HubContent
 from hub.repositories import HubRepository
 from hub.server import Hub
-
-from model_export.checkpoints.hub_fetch import FetchRequest
 from model_export.checkpoints.hub_fetch_channel import FetchOrder, Listener
-from model_export.checkpoints.hub_fetch_files import Content
+from model_export.checkpoints.hub_fetch_request import Content, FetchRequest
 
 REPO = "acme/tiny"
 TOKEN = "hf_SecretOfTheUser0123456789"
@@ -60,7 +59,9 @@ class Sandbox:
     runs: int = 0
     environment: dict[str, str] = field(default_factory=dict)
 
-    def start(self, *names: str, content: Content | None = None) -> tuple[Listener, list[str], Path]:
+    def start(
+        self, *names: str, content: Content | None = None
+    ) -> tuple[Listener, list[str], Path]:
         repository = self.hub.repositories[REPO]
         commit = repository.refs["refs/heads/main"]
         files = repository.commits[commit]
@@ -113,7 +114,7 @@ class Sandbox:
 
 
 def _content(content: HubContent) -> Content:
-    return Content(content.size, content.sha256)
+    return Content(content.sha256, content.size)
 
 
 def _sha256(data: bytes) -> str:
@@ -140,12 +141,11 @@ def test_files_arrive_under_their_hashes(sandbox: Sandbox) -> None:
 
 def test_the_request_has_neither_repository_nor_path_nor_endpoint(sandbox: Sandbox) -> None:
     """It is the cache key: the same content from another place is the same process."""
-    first = FetchRequest((Content(1, "a" * 64), Content(2, "b" * 64)))
-    second = FetchRequest((Content(2, "b" * 64), Content(1, "a" * 64), Content(1, "a" * 64)))
+    first = FetchRequest((Content("a" * 64, 1), Content("b" * 64, 2)))
+    second = FetchRequest((Content("b" * 64, 2), Content("a" * 64, 1), Content("a" * 64, 1)))
     assert first.to_json() == second.to_json()
-    assert first.to_json() == (
-        '{"files":[{"sha256":"%s","size":1},{"sha256":"%s","size":2}]}' % ("a" * 64, "b" * 64)
-    )
+    files = f'{{"sha256":"{"a" * 64}","size":1}},{{"sha256":"{"b" * 64}","size":2}}'
+    assert first.to_json() == f'{{"files":[{files}]}}'
 
 
 def test_a_token_goes_to_the_hub_and_not_where_it_redirects(sandbox: Sandbox) -> None:
@@ -233,7 +233,7 @@ def test_a_refused_token(sandbox: Sandbox) -> None:
 
 
 def test_a_renamed_model_is_still_the_locked_one(sandbox: Sandbox) -> None:
-    listener, reports, folder = sandbox.start("model.safetensors")
+    listener, _, folder = sandbox.start("model.safetensors")
     sandbox.hub.rename(REPO, "acme/renamed")
     with listener:
         process = sandbox.process(folder)
@@ -244,13 +244,13 @@ def test_a_renamed_model_is_still_the_locked_one(sandbox: Sandbox) -> None:
 
 def test_another_file_is_refused_before_it_is_read(sandbox: Sandbox) -> None:
     """The hub says in its redirect which file it has: nothing of 9 MiB is fetched."""
-    wrong = Content(len(WEIGHTS), "0" * 64)
+    wrong = Content("0" * 64, len(WEIGHTS))
     fetched = sandbox.fetch("model.safetensors", content=wrong)
     assert (fetched.exit_code, fetched.files) == (1, {})
     assert fetched.last == (
-        f"`acme/tiny/model.safetensors` isn't what the lock pins: its sha256 is {_sha256(WEIGHTS)}, "
-        f"not {'0' * 64}, so the hub's file changed or something between lies. If the change is "
-        "known and wanted: ./pants lock-checkpoints --upgrade=acme/tiny."
+        "`acme/tiny/model.safetensors` isn't what the lock pins: its sha256 is "
+        f"{_sha256(WEIGHTS)}, not {'0' * 64}, so the hub's file changed or something between "
+        "lies. If the change is known and wanted: ./pants lock-checkpoints --upgrade=acme/tiny."
     )
     assert list((sandbox.root / "named_cache").iterdir()) == []
 

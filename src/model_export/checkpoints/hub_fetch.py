@@ -11,44 +11,26 @@ and has its sha256, whatever happened.
 from __future__ import annotations
 
 import errno
-import json
 import os
 import re
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
 from model_export.checkpoints.hub_fetch_channel import Channel, ChannelError, FetchOrder, ask
 from model_export.checkpoints.hub_fetch_errors import FetchError, HubPlace
-from model_export.checkpoints.hub_fetch_files import Content, adopt, cached_files, open_partial
+from model_export.checkpoints.hub_fetch_files import adopt, cached_files, open_partial
 from model_export.checkpoints.hub_fetch_progress import Progress, shown_size
+from model_export.checkpoints.hub_fetch_request import (
+    LARGE_BYTES,
+    PARTIAL_FOLDER,
+    Content,
+    FetchRequest,
+)
 
-# Where the plugin mounts the named cache in which partial downloads outlive a process.
-PARTIAL_FOLDER = Path(".cache/model_export_hub")
-PRIVATE_FOLDER = Path(".private")
-# Smaller files are fetched together, and are sooner fetched anew than resumed.
-LARGE_BYTES = 8 << 20
+_PRIVATE_FOLDER = Path(".private")
 # What may stand in an HTTP header. Anything else would be quoted in an HTTP library's error.
 _AUTHORIZATION = re.compile(r"Bearer [!-~]+")
-
-
-@dataclass(frozen=True)
-class FetchRequest:
-    """What to fetch: contents, each once."""
-
-    files: tuple[Content, ...]
-
-    def to_json(self) -> str:
-        """Canonical JSON: it is the cache key of the process."""
-        files = sorted({(file.sha256, file.size) for file in self.files})
-        document = {"files": [{"sha256": sha256, "size": size} for sha256, size in files]}
-        return json.dumps(document, sort_keys=True, separators=(",", ":"))
-
-    @classmethod
-    def from_json(cls, text: str | bytes) -> FetchRequest:
-        """Read what `to_json` wrote."""
-        return cls(tuple(Content(**file) for file in json.loads(text)["files"]))
 
 
 def fetch(request: FetchRequest, channel: Channel, output: Path) -> None:
@@ -123,9 +105,9 @@ def _from_hub(
         )
     hub = Hub(constants.ENDPOINT, headers)
     for content, place in places.items():
-        partials = PARTIAL_FOLDER if content.size > LARGE_BYTES else None
+        partials = Path(PARTIAL_FOLDER) if content.size > LARGE_BYTES else None
         try:
-            with open_partial(partials, PRIVATE_FOLDER, content) as partial:
+            with open_partial(partials, _PRIVATE_FOLDER, content) as partial:
                 download(hub, place, content, partial, progress)
                 partial.move_to(output / content.sha256)
         except OSError as error:

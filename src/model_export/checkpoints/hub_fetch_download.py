@@ -13,7 +13,7 @@ import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
+from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from types import FrameType
 
@@ -22,8 +22,9 @@ from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import close_session, get_session, parse_ratelimit_headers
 
 from model_export.checkpoints.hub_fetch_errors import FetchError, HubPlace, changed, refused
-from model_export.checkpoints.hub_fetch_files import Content, Partial
+from model_export.checkpoints.hub_fetch_files import Partial
 from model_export.checkpoints.hub_fetch_progress import Progress
+from model_export.checkpoints.hub_fetch_request import Content
 
 _TRANSIENT = frozenset((408, 425, 429, 500, 502, 503, 504, 520, 521, 522, 523, 524))
 _CONTENT_RANGE = re.compile(r"bytes (?P<start>\d{1,20})-\d{1,20}/(?P<total>\d{1,20}|\*)")
@@ -136,9 +137,7 @@ def _attempts(
             patience.sleep(pause)
 
 
-def _given_up(
-    hub: Hub, place: HubPlace, problem: str, failures: int, answered: bool
-) -> FetchError:
+def _given_up(hub: Hub, place: HubPlace, problem: str, failures: int, answered: bool) -> FetchError:
     if answered:
         return FetchError(
             place.name,
@@ -298,8 +297,8 @@ def _asked_wait(response: httpx2.Response) -> float:
         with contextlib.suppress(ValueError):
             until = parsedate_to_datetime(asked)
             if until.tzinfo is None:
-                until = until.replace(tzinfo=timezone.utc)
-            return max((until - datetime.now(timezone.utc)).total_seconds(), 0.0)
+                until = until.replace(tzinfo=UTC)
+            return max((until - datetime.now(UTC)).total_seconds(), 0.0)
     limit = parse_ratelimit_headers(response.headers) if response.status_code == 429 else None
     return float(limit.reset_in_seconds) if limit is not None and not limit.remaining else 0.0
 

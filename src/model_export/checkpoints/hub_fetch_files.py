@@ -14,19 +14,12 @@ import os
 import shutil
 import stat
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from model_export.checkpoints.hub_fetch_request import Content
+
 _CHUNK_BYTES = 1 << 20
-
-
-@dataclass(frozen=True)
-class Content:
-    """What a file has to be: size in bytes, and sha256 in lower-case hex."""
-
-    size: int
-    sha256: str
 
 
 def cached_files(cache: Path, repo: str, commit: str, path: str, sha256: str) -> Iterator[Path]:

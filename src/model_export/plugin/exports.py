@@ -13,13 +13,14 @@ from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.util.logging import LogLevel
 
+from model_export.checkpoint_lock import DEFAULT_REVISION
 from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
 from model_export.plugin.checkpoint_lookup import (
     CheckpointAddress,
     CheckpointAddressRequest,
-    unlocked_hub_id,
 )
 from model_export.plugin.export_spec import export_spec
+from model_export.plugin.hub_checkpoints import HubModelRequest
 from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
 from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
@@ -70,12 +71,11 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
         Get(LockedResolve, LockedResolveRequest(resolve, address)),
         Get(CheckpointAddress, CheckpointAddressRequest(model, address)),
     )
+    sources = await Get(ProcessSources, ExporterSourcesRequest(spec.export_format))
     if checkpoint_address.address is None:
-        raise unlocked_hub_id(model, address)
-    checkpoint, sources = await MultiGet(
-        Get(CheckpointFolder, CheckpointRequest(checkpoint_address.address)),
-        Get(ProcessSources, ExporterSourcesRequest(spec.export_format)),
-    )
+        checkpoint = await Get(CheckpointFolder, HubModelRequest(model, DEFAULT_REVISION, address))
+    else:
+        checkpoint = await Get(CheckpointFolder, CheckpointRequest(checkpoint_address.address))
     export = ExportRequest(spec, checkpoint.origin, lock.toolchain)
     request_file, checkpoint_files = await MultiGet(
         Get(Digest, CreateDigest([FileContent(_REQUEST_FILE, export.to_json().encode())])),

@@ -70,7 +70,8 @@ class ProcessTimedOut(ProcessFailed):
 class ModuleProcess:
     """`python -m module argv` in the venv of `resolve`; leaves the folders `outputs`.
 
-    `description` and `address` are for people: the cache key of the process has neither.
+    `description` and `address` are for people: the cache key of the process has neither. `caches`
+    are named caches, each with the path at which the process finds it.
     """
 
     module: str
@@ -82,6 +83,7 @@ class ModuleProcess:
     address: Address
     timeout_seconds: Optional[int] = None
     cache_scope: ProcessCacheScope = ProcessCacheScope.SUCCESSFUL
+    caches: FrozenDict[str, str] = field(default_factory=FrozenDict)
 
 
 @dataclass(frozen=True)
@@ -106,7 +108,9 @@ async def run_module(request: ModuleProcess, pex_environment: PexEnvironment) ->
             level=LogLevel.INFO,
             input_digest=inputs,
             env=PROCESS_ENVIRONMENT,
-            append_only_caches=FrozenDict({**caches, **(venv.append_only_caches or {})}),
+            append_only_caches=FrozenDict(
+                {**caches, **(venv.append_only_caches or {}), **request.caches}
+            ),
             output_directories=request.outputs,
             timeout_seconds=request.timeout_seconds,
             cache_scope=request.cache_scope,

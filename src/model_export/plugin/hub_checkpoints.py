@@ -1,0 +1,206 @@
+"""Makes the folder of a hub checkpoint: exactly the bytes that the lock pins, fetched by processes.
+
+The token and all else that is the user's reaches a fetch process through a socket and nothing else
+(`checkpoints/hub_fetch_channel.py` says why); the cache key of a fetch is the content. So a fetch
+is shared by all targets, commits and users that want the same bytes.
+"""
+
+from __future__ import annotations
+
+import logging
+from dataclasses import dataclass, field
+from typing import Callable, Iterable, List, Tuple
+
+from pants.engine.addresses import Address
+from pants.engine.engine_aware import EngineAwareParameter
+from pants.engine.env_vars import EnvironmentVars, EnvironmentVarsRequest
+from pants.engine.fs import (
+    CreateDigest,
+    Digest,
+    DigestContents,
+    DigestEntries,
+    FileContent,
+    FileDigest,
+    FileEntry,
+    PathGlobs,
+)
+from pants.engine.internals.native_engine import PyThreadLocals
+from pants.engine.rules import Get, MultiGet, collect_rules, rule
+from pants.util.frozendict import FrozenDict
+from pants.util.logging import LogLevel
+
+from model_export.checkpoint_lock import (
+    LOCK_FILE,
+    CheckpointLock,
+    CheckpointLockError,
+    LockedCheckpoint,
+    LockedFile,
+    lock_key,
+)
+from model_export.checkpoints.hub_fetch_channel import VARIABLES, FetchOrder, Listener
+from model_export.checkpoints.hub_fetch_request import (
+    LARGE_BYTES,
+    PARTIAL_CACHE,
+    PARTIAL_FOLDER,
+    Content,
+    FetchRequest,
+)
+from model_export.plugin.checkpoint_folders import CheckpointFolder
+from model_export.plugin.checkpoint_lookup import unlocked_hub_id
+from model_export.plugin.field_errors import SpecError, TargetError
+from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
+from model_export.plugin.process_sources import ModuleSourcesRequest, ProcessSources
+from model_export.plugin.processes import ModuleOutput, ModuleProcess
+from model_export.spec import CheckpointOrigin
+
+logger = logging.getLogger(__name__)
+
+HUB_RESOLVE = "hub"
+_MODULE = "model_export.checkpoints.hub_fetch"
+_REQUEST_FILE = "request.json"
+_FETCHED = "fetched"
+
+
+class FetchedWrongBytes(Exception):
+    """A fetch whose output isn't what the lock pins, which the fetch process should have seen."""
+
+    def __init__(self, address: Address, repo: str, sha256: str) -> None:
+        super().__init__(
+            f"{address}: `model` {repo}: what was fetched as sha256 {sha256} has other bytes. A "
+            "cache gave the wrong result, or the file changed under the fetch: build again with "
+            "--no-local-cache."
+        )
+
+
+@dataclass(frozen=True)
+class HubModelRequest(EngineAwareParameter):
+    """The hub id `model` at `revision`, for the target at `address`."""
+
+    model: str
+    revision: str
+    address: Address
+
+    def debug_hint(self) -> str:
+        return f"{self.model}@{self.revision}"
+
+
+@dataclass(frozen=True)
+class HubFilesRequest(EngineAwareParameter):
+    """Some files of a locked checkpoint, to be fetched by one process.
+
+    The address is the first target's that asked, for errors.
+    """
+
+    checkpoint: LockedCheckpoint
+    files: Tuple[LockedFile, ...]
+    address: Address = field(compare=False)
+
+    def debug_hint(self) -> str:
+        return f"{self.checkpoint.key}, {len(self.files)} files"
+
+
+@dataclass(frozen=True)
+class HubFiles:
+    """Fetched files under their paths in the repository."""
+
+    digest: Digest
+
+
+@rule(desc="Make a checkpoint of hub files", level=LogLevel.DEBUG)
+async def hub_checkpoint(request: HubModelRequest) -> CheckpointFolder:
+    contents = await Get(DigestContents, PathGlobs([LOCK_FILE]))
+    try:
+        lock = CheckpointLock.from_json(contents[0].content) if contents else CheckpointLock({})
+    except CheckpointLockError as error:
+        raise TargetError(
+            request.address, SpecError("model", f"can't be used: {error.problem}", error.remedy)
+        ) from error
+    checkpoint = lock.checkpoints.get(lock_key(request.model, request.revision))
+    if checkpoint is None:
+        raise unlocked_hub_id(request.model, request.address)
+    fetched = await MultiGet(
+        Get(HubFiles, HubFilesRequest(checkpoint, files, request.address))
+        for files in fetch_groups(checkpoint.files)
+    )
+    entries = await MultiGet(Get(DigestEntries, Digest, files.digest) for files in fetched)
+    digest = await Get(Digest, CreateDigest([entry for some in entries for entry in some]))
+    return CheckpointFolder(
+        digest,
+        CheckpointOrigin("hub", f"{checkpoint.repo}@{checkpoint.commit}", checkpoint.pickle),
+    )
+
+
+def fetch_groups(files: Tuple[LockedFile, ...]) -> List[Tuple[LockedFile, ...]]:
+    """The files of each fetch process: every large file alone, the small ones together."""
+    large = [file for file in files if file.size > LARGE_BYTES]
+    small = tuple(file for file in files if file.size <= LARGE_BYTES)
+    groups: List[Tuple[LockedFile, ...]] = [(file,) for file in large]
+    return [*groups, small] if small else groups
+
+
+@rule(desc="Fetch files from the hub", level=LogLevel.DEBUG)
+async def hub_files(request: HubFilesRequest) -> HubFiles:
+    checkpoint = request.checkpoint
+    contents = tuple(Content(file.sha256, file.size) for file in request.files)
+    content = FetchRequest(contents).to_json().encode()
+    sources, request_file, environment, _ = await MultiGet(
+        Get(ProcessSources, ModuleSourcesRequest(_MODULE)),
+        Get(Digest, CreateDigest([FileContent(_REQUEST_FILE, content)])),
+        Get(EnvironmentVars, EnvironmentVarsRequest(VARIABLES)),
+        Get(LockedResolve, LockedResolveRequest(HUB_RESOLVE, request.address, "model")),
+    )
+    order = FetchOrder(
+        checkpoint.repo,
+        checkpoint.revision,
+        checkpoint.commit,
+        {file.sha256: file.path for file in request.files},
+        dict(environment),
+    )
+    with Listener(content, order, _report()):
+        output = await Get(
+            ModuleOutput,
+            ModuleProcess(
+                module=_MODULE,
+                argv=(_REQUEST_FILE, _FETCHED),
+                resolve=HUB_RESOLVE,
+                inputs=(sources.digest, request_file),
+                outputs=(_FETCHED,),
+                description=_description(request),
+                address=request.address,
+                caches=FrozenDict({PARTIAL_CACHE: PARTIAL_FOLDER}),
+            ),
+        )
+    entries = await Get(DigestEntries, Digest, output.folders[_FETCHED])
+    # Pants names a file by its sha256, so this compares the bytes that a build will read.
+    found = {entry.path: entry.file_digest for entry in entries if isinstance(entry, FileEntry)}
+    for file in request.files:
+        if found.get(file.sha256) != FileDigest(file.sha256, file.size):
+            raise FetchedWrongBytes(request.address, checkpoint.repo, file.sha256)
+    named = [FileEntry(file.path, found[file.sha256]) for file in request.files]
+    return HubFiles(await Get(Digest, CreateDigest(named)))
+
+
+def _description(request: HubFilesRequest) -> str:
+    files = request.files
+    size = sum(file.size for file in files)
+    what = files[0].path if len(files) == 1 else f"{len(files)} files"
+    amount = f"{size / 10**9:.1f} GB" if size >= 10**9 else f"{size / 10**6:.1f} MB"
+    return f"Fetch {what} ({amount}) of {request.checkpoint.repo} ({request.address})"
+
+
+def _report() -> Callable[[str], None]:
+    """Log the progress of a fetch where the person who waits for it sees it.
+
+    Pants binds its log to threads (2.17.1): one that it didn't start logs to the daemon's file.
+    """
+    here = PyThreadLocals.get_for_current_thread()
+
+    def report(line: str) -> None:
+        here.set_for_current_thread()
+        logger.info(line)
+
+    return report
+
+
+def rules() -> Iterable[object]:
+    return collect_rules()

@@ -20,12 +20,13 @@ from pathlib import Path
 from model_export.checkpoints.hub_fetch_channel import Channel, ChannelError, FetchOrder, ask
 from model_export.checkpoints.hub_fetch_errors import FetchError, HubPlace
 from model_export.checkpoints.hub_fetch_files import adopt, cached_files, open_partial
-from model_export.checkpoints.hub_fetch_progress import Progress, shown_size
+from model_export.checkpoints.hub_fetch_progress import Progress
 from model_export.checkpoints.hub_fetch_request import (
     LARGE_BYTES,
     PARTIAL_FOLDER,
     Content,
     FetchRequest,
+    shown_size,
 )
 
 _PRIVATE_FOLDER = Path(".private")

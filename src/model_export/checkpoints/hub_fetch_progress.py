@@ -5,15 +5,9 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
+from model_export.checkpoints.hub_fetch_request import shown_size
+
 _EVERY_SECONDS = 5.0
-
-
-def shown_size(size: int) -> str:
-    """A number of bytes as people write it, in decimal units."""
-    for unit, bytes_of_unit in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
-        if size >= bytes_of_unit:
-            return f"{size / bytes_of_unit:.1f} {unit}"
-    return f"{size} bytes"
 
 
 class Progress:

@@ -41,3 +41,11 @@ class FetchRequest:
     def from_json(cls, text: Union[str, bytes]) -> FetchRequest:
         """Read what `to_json` wrote."""
         return cls(tuple(Content(**file) for file in json.loads(text)["files"]))
+
+
+def shown_size(size: int) -> str:
+    """A number of bytes as people write it, in decimal units."""
+    for unit, bytes_of_unit in (("GB", 10**9), ("MB", 10**6), ("kB", 10**3)):
+        if size >= bytes_of_unit:
+            return f"{size / bytes_of_unit:.1f} {unit}"
+    return f"{size} bytes"

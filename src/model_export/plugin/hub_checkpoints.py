@@ -44,6 +44,7 @@ from model_export.checkpoints.hub_fetch_request import (
     PARTIAL_FOLDER,
     Content,
     FetchRequest,
+    shown_size,
 )
 from model_export.plugin.checkpoint_folders import CheckpointFolder
 from model_export.plugin.checkpoint_lookup import unlocked_hub_id
@@ -182,10 +183,9 @@ async def hub_files(request: HubFilesRequest) -> HubFiles:
 
 def _description(request: HubFilesRequest) -> str:
     files = request.files
-    size = sum(file.size for file in files)
+    size = shown_size(sum(file.size for file in files))
     what = files[0].path if len(files) == 1 else f"{len(files)} files"
-    amount = f"{size / 10**9:.1f} GB" if size >= 10**9 else f"{size / 10**6:.1f} MB"
-    return f"Fetch {what} ({amount}) of {request.checkpoint.repo} ({request.address})"
+    return f"Fetch {what} ({size}) of {request.checkpoint.repo} ({request.address})"
 
 
 def _report() -> Callable[[str], None]:

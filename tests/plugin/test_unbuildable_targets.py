@@ -32,8 +32,8 @@ UNBUILDABLE = [
         "hub_id",
         _export("Qwen/Qwen3-0.6B"),
         "unbuildable/hub_id:x: `model` 'Qwen/Qwen3-0.6B' isn't locked: hub ids are pinned in "
-        "3rdparty/checkpoints.lock.json, which has no entry for it. Until it has one, name the "
-        "address of a `wheel_checkpoint`, `local_checkpoint` or `random_checkpoint`.",
+        "3rdparty/checkpoints.lock.json, which has no entry for it. Lock it: ./pants "
+        "lock-checkpoints unbuildable/hub_id:x.",
     ),
     Unbuildable(
         "unknown_resolve",

@@ -20,12 +20,11 @@ from pants.engine.target import (
 from pants.engine.unions import UnionRule
 from pants.util.logging import LogLevel
 
+from model_export.checkpoint_lock import LOCK_FILE, LockedCheckpoint
 from model_export.plugin.checkpoint_types import CheckpointDependenciesField
 from model_export.plugin.field_errors import SpecError, TargetError, nearest
 from model_export.plugin.references import is_address
 from model_export.plugin.target_types import ExportDependenciesField, ModelField
-
-CHECKPOINT_LOCK = "3rdparty/checkpoints.lock.json"
 
 
 @dataclass(frozen=True)
@@ -124,10 +123,21 @@ def unlocked_hub_id(model: str, owner: Address) -> TargetError:
         owner,
         SpecError(
             "model",
-            f"{model!r} isn't locked: hub ids are pinned in {CHECKPOINT_LOCK}, which has no entry "
-            "for it",
-            "Until it has one, name the address of a `wheel_checkpoint`, `local_checkpoint` or "
-            "`random_checkpoint`",
+            f"{model!r} isn't locked: hub ids are pinned in {LOCK_FILE}, which has no entry for it",
+            f"Lock it: ./pants lock-checkpoints {owner.spec}",
+        ),
+    )
+
+
+def outdated_hub_id(locked: LockedCheckpoint, owner: Address) -> TargetError:
+    """The error for a hub id whose entry was made for other fields than the target has."""
+    return TargetError(
+        owner,
+        SpecError(
+            "model",
+            f"{locked.repo!r} is locked in {LOCK_FILE} for another `include`, `exclude`, "
+            "`gguf_file`, `allow_pickle` or `trust_remote_code`",
+            f"Lock it anew, at the same commit: ./pants lock-checkpoints {owner.spec}",
         ),
     )
 

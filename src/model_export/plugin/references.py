@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from pathlib import PurePosixPath
 from typing import Mapping
 
+from model_export.checkpoint_lock import is_repo_id
 from model_export.plugin.field_errors import SpecError, nearest
 from model_export.spec import DTYPES
-
-# As huggingface_hub's `validate_repo_id`: at most 96 characters, one slash, no `--`, no `..`.
-_HUB_ID = re.compile(r"[A-Za-z0-9][\w.\-]*(/[A-Za-z0-9_][\w.\-]*)?", re.ASCII)
-_HUB_ID_LENGTH = 96
 
 _DTYPE_ALIASES: Mapping[str, str] = {
     "fp32": "float32",
@@ -47,14 +43,7 @@ def check_model(model: str) -> str:
             f"is a path: {model!r}",
             "Make the folder a `local_checkpoint` and write its address",
         )
-    well_formed = (
-        _HUB_ID.fullmatch(model)
-        and len(model) <= _HUB_ID_LENGTH
-        and "--" not in model
-        and ".." not in model
-        and not model.endswith((".", "-"))
-    )
-    if not well_formed:
+    if not is_repo_id(model):
         raise SpecError("model", f"is {model!r}, which is no hub id", remedy)
     return model
 

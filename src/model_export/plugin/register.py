@@ -13,6 +13,7 @@ from model_export.plugin import (
     checkpoint_lookup,
     exports,
     hub_checkpoints,
+    hub_locks,
     locked_resolves,
     process_sources,
     processes,
@@ -25,7 +26,7 @@ from model_export.plugin.checkpoint_types import (
     RandomCheckpointTarget,
     WheelCheckpointTarget,
 )
-from model_export.plugin.goals import dependents, package, package_dist, run, test
+from model_export.plugin.goals import dependents, lock_checkpoints, package, package_dist, run, test
 from model_export.plugin.target_types import ExportModelTarget
 from model_export.plugin.wheel_files_target import WheelFilesTarget
 
@@ -49,6 +50,8 @@ def rules() -> Iterable[object]:
         *dependents.rules(),
         *exports.rules(),
         *hub_checkpoints.rules(),
+        *hub_locks.rules(),
+        *lock_checkpoints.rules(),
         *locked_resolves.rules(),
         *package.rules(),
         *pex.rules(),

@@ -26,6 +26,7 @@ from model_export.plugin.fields import (
     invalid_field,
 )
 from model_export.plugin.generation_checks import check_components, check_generation_config
+from model_export.plugin.hub_fields import HUB_FIELDS, check_hub_fields
 from model_export.plugin.references import check_architecture, check_dtype, check_model
 from model_export.plugin.shape_checks import check_dims_form, check_sample_inputs
 from model_export.plugin.verification_checks import check_verifiable
@@ -55,7 +56,7 @@ class ModelField(CheckedStringField):
         """
         The checkpoint to export: the address of a `wheel_checkpoint`, `local_checkpoint` or
         `random_checkpoint` (`":smollm2"`, `"models/checkpoints:smollm2"`), or a Hugging Face id
-        (`"Qwen/Qwen3-0.6B"`) that is pinned in `3rdparty/checkpoints.lock.json`.
+        (`"Qwen/Qwen3-0.6B"`) that `lock-checkpoints` pinned in `3rdparty/checkpoints.lock.json`.
         """
     )
 
@@ -215,6 +216,7 @@ class ExportModelTarget(Target):
         ArtifactSourcesField,
         ExportDependenciesField,
         ModelField,
+        *HUB_FIELDS,
         ConfigField,
         ArchitectureField,
         DtypeField,
@@ -245,6 +247,7 @@ class ExportModelTarget(Target):
 
     def validate(self) -> None:
         try:
+            check_hub_fields(self, self[ModelField].value)
             spec = export_spec(self)
             check_verifiable(
                 spec.export_format,

@@ -22,6 +22,7 @@ from pants.testutil.rule_runner import RuleRunner
 from hub.repositories import HubRepository
 from hub.server import Hub
 from model_export import spec
+from model_export.checkpoint_ask import CheckpointAsk
 from model_export.checkpoint_lock import (
     LOCK_FILE,
     CheckpointLock,
@@ -30,7 +31,12 @@ from model_export.checkpoint_lock import (
 )
 from model_export.plugin import register
 from model_export.plugin.checkpoint_folders import CheckpointFolder
-from model_export.plugin.hub_checkpoints import HubModelRequest, fetch_groups
+from model_export.plugin.field_errors import TargetError
+from model_export.plugin.hub_checkpoints import (
+    HubCheckpointRequest,
+    fetch_groups,
+    locked_checkpoint,
+)
 
 REPO = "acme/tiny"
 TOKEN = "hf_SecretOfTheUser0123456789"
@@ -51,7 +57,8 @@ from pants.engine.rules import Get, collect_rules, goal_rule
 from pants.option.option_types import StrOption
 
 from model_export.plugin.checkpoint_folders import CheckpointFolder
-from model_export.plugin.hub_checkpoints import HubModelRequest
+from model_export.checkpoint_ask import CheckpointAsk
+from model_export.plugin.hub_checkpoints import HubCheckpointRequest
 
 
 class FetchSubsystem(GoalSubsystem):
@@ -67,8 +74,9 @@ class Fetch(Goal):
 
 @goal_rule
 async def fetch(workspace: Workspace, options: FetchSubsystem) -> Fetch:
-    request = HubModelRequest(options.model, "main", Address("m", target_name="x"))
-    folder = await Get(CheckpointFolder, HubModelRequest, request)
+    ask = CheckpointAsk(options.model)
+    request = HubCheckpointRequest(ask, Address("m", target_name="x"))
+    folder = await Get(CheckpointFolder, HubCheckpointRequest, request)
     workspace.write_digest(folder.digest, path_prefix="dist/checkpoint")
     return Fetch(exit_code=0)
 
@@ -264,13 +272,13 @@ def test_a_build_without_a_network(repository: Repository) -> None:
 @pytest.fixture(scope="module")
 def rule_runner() -> RuleRunner:
     return RuleRunner(
-        rules=[*register.rules(), QueryRule(CheckpointFolder, [HubModelRequest])],
+        rules=[*register.rules(), QueryRule(CheckpointFolder, [HubCheckpointRequest])],
         target_types=register.target_types(),
     )
 
 
 def _folder(rule_runner: RuleRunner, model: str) -> CheckpointFolder:
-    request = HubModelRequest(model, "main", Address("m", target_name="x"))
+    request = HubCheckpointRequest(CheckpointAsk(model), Address("m", target_name="x"))
     return rule_runner.request(CheckpointFolder, [request])
 
 
@@ -284,8 +292,21 @@ def test_a_lock_that_is_hostile(rule_runner: RuleRunner) -> None:
         document = json.loads(_locked(hub).to_json())
     document["checkpoints"][f"{REPO}@main"]["files"][0]["path"] = "../evil"
     rule_runner.write_files({LOCK_FILE: json.dumps(document)})
-    with pytest.raises(ExecutionError, match=r"m:x: `model` can't be used: .*'\.\./evil'"):
+    with pytest.raises(ExecutionError, match=r"m:x: `model` can't be looked up: .*'\.\./evil'"):
         _folder(rule_runner, REPO)
+
+
+def _refused(hub: Hub, ask: CheckpointAsk) -> str:
+    with pytest.raises(TargetError) as caught:
+        locked_checkpoint(_locked(hub), ask, Address("m", target_name="x"))
+    return str(caught.value)
+
+
+def test_a_target_that_asks_for_something_else_than_is_locked() -> None:
+    hub = Hub([HubRepository(REPO, dict(FILES))])
+    assert locked_checkpoint(_locked(hub), CheckpointAsk(REPO), Address("m")).size > len(WEIGHTS)
+    assert "'acme/tiny' isn't locked" in _refused(hub, CheckpointAsk(REPO, "v1"))
+    assert "for another `include`" in _refused(hub, CheckpointAsk(REPO, pickle=True))
 
 
 def test_a_process_for_each_large_file_and_one_for_the_small() -> None:

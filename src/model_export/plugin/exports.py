@@ -13,14 +13,14 @@ from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.util.logging import LogLevel
 
-from model_export.checkpoint_lock import DEFAULT_REVISION
 from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
 from model_export.plugin.checkpoint_lookup import (
     CheckpointAddress,
     CheckpointAddressRequest,
 )
 from model_export.plugin.export_spec import export_spec
-from model_export.plugin.hub_checkpoints import HubModelRequest
+from model_export.plugin.hub_checkpoints import HubCheckpointRequest
+from model_export.plugin.hub_fields import hub_ask
 from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
 from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
@@ -72,9 +72,10 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
         Get(CheckpointAddress, CheckpointAddressRequest(model, address)),
     )
     sources = await Get(ProcessSources, ExporterSourcesRequest(spec.export_format))
-    if checkpoint_address.address is None:
-        checkpoint = await Get(CheckpointFolder, HubModelRequest(model, DEFAULT_REVISION, address))
-    else:
+    ask = hub_ask(target, model)
+    if ask is not None:
+        checkpoint = await Get(CheckpointFolder, HubCheckpointRequest(ask, address))
+    elif checkpoint_address.address is not None:
         checkpoint = await Get(CheckpointFolder, CheckpointRequest(checkpoint_address.address))
     export = ExportRequest(spec, checkpoint.origin, lock.toolchain)
     request_file, checkpoint_files = await MultiGet(

@@ -22,20 +22,22 @@ from pants.engine.fs import (
     FileContent,
     FileDigest,
     FileEntry,
+    MergeDigests,
     PathGlobs,
+    Snapshot,
 )
 from pants.engine.internals.native_engine import PyThreadLocals
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
 
+from model_export.checkpoint_ask import CheckpointAsk
 from model_export.checkpoint_lock import (
     LOCK_FILE,
     CheckpointLock,
     CheckpointLockError,
     LockedCheckpoint,
     LockedFile,
-    lock_key,
 )
 from model_export.checkpoints.hub_fetch_channel import VARIABLES, FetchOrder, Listener
 from model_export.checkpoints.hub_fetch_request import (
@@ -46,9 +48,16 @@ from model_export.checkpoints.hub_fetch_request import (
     FetchRequest,
     shown_size,
 )
+from model_export.plugin.checkpoint_files import check_checkpoint_files
 from model_export.plugin.checkpoint_folders import CheckpointFolder
-from model_export.plugin.checkpoint_lookup import unlocked_hub_id
+from model_export.plugin.checkpoint_lookup import outdated_hub_id, unlocked_hub_id
 from model_export.plugin.field_errors import SpecError, TargetError
+from model_export.plugin.gguf_conversions import (
+    GgufConversion,
+    GgufConversionRequest,
+    Overlaid,
+    OverlaidRequest,
+)
 from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
 from model_export.plugin.process_sources import ModuleSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
@@ -74,15 +83,14 @@ class FetchedWrongBytes(Exception):
 
 
 @dataclass(frozen=True)
-class HubModelRequest(EngineAwareParameter):
-    """The hub id `model` at `revision`, for the target at `address`."""
+class HubCheckpointRequest(EngineAwareParameter):
+    """The checkpoint that the target at `address` asks of the hub."""
 
-    model: str
-    revision: str
+    ask: CheckpointAsk
     address: Address
 
     def debug_hint(self) -> str:
-        return f"{self.model}@{self.revision}"
+        return self.ask.key
 
 
 @dataclass(frozen=True)
@@ -108,27 +116,61 @@ class HubFiles:
 
 
 @rule(desc="Make a checkpoint of hub files", level=LogLevel.DEBUG)
-async def hub_checkpoint(request: HubModelRequest) -> CheckpointFolder:
+async def hub_checkpoint(request: HubCheckpointRequest) -> CheckpointFolder:
+    address = request.address
     contents = await Get(DigestContents, PathGlobs([LOCK_FILE]))
     try:
         lock = CheckpointLock.from_json(contents[0].content) if contents else CheckpointLock({})
+        locked = locked_checkpoint(lock, request.ask, address)
     except CheckpointLockError as error:
         raise TargetError(
-            request.address, SpecError("model", f"can't be used: {error.problem}", error.remedy)
+            address,
+            SpecError("model", f"can't be looked up: {error.where}: {error.problem}", error.remedy),
         ) from error
-    checkpoint = lock.checkpoints.get(lock_key(request.model, request.revision))
-    if checkpoint is None:
-        raise unlocked_hub_id(request.model, request.address)
     fetched = await MultiGet(
-        Get(HubFiles, HubFilesRequest(checkpoint, files, request.address))
-        for files in fetch_groups(checkpoint.files)
+        Get(HubFiles, HubFilesRequest(locked, files, address))
+        for files in fetch_groups(locked.files)
     )
-    entries = await MultiGet(Get(DigestEntries, Digest, files.digest) for files in fetched)
-    digest = await Get(Digest, CreateDigest([entry for some in entries for entry in some]))
+    digest = await Get(Digest, MergeDigests(files.digest for files in fetched))
+    if locked.gguf_file is not None:
+        entries = await Get(DigestEntries, Digest, digest)
+        gguf, others = await MultiGet(
+            Get(Digest, CreateDigest([e for e in entries if e.path == locked.gguf_file])),
+            Get(Digest, CreateDigest([e for e in entries if e.path != locked.gguf_file])),
+        )
+        made = await Get(GgufConversion, GgufConversionRequest(gguf, locked.gguf_file, address))
+        overlaid = await Get(Overlaid, OverlaidRequest(made.digest, others))
+        digest = overlaid.digest
+    snapshot = await Get(Snapshot, Digest, digest)
+    try:
+        check_checkpoint_files("model", snapshot.files, locked.pickle)
+    except SpecError as error:
+        raise TargetError(address, error) from error
     return CheckpointFolder(
-        digest,
-        CheckpointOrigin("hub", f"{checkpoint.repo}@{checkpoint.commit}", checkpoint.pickle),
+        digest, CheckpointOrigin("hub", f"{locked.repo}@{locked.commit}", locked.pickle)
     )
+
+
+def locked_checkpoint(lock: CheckpointLock, ask: CheckpointAsk, owner: Address) -> LockedCheckpoint:
+    """The entry of the lock that answers `ask`. Raises TargetError."""
+    locked = lock.checkpoints.get(ask.key)
+    if locked is None:
+        raise unlocked_hub_id(ask.repo, owner)
+    if not ask.answered_by(locked):
+        raise outdated_hub_id(locked, owner)
+    if ask.gguf_file is not None:
+        parts = [file.path for file in locked.files if file.path.endswith(".gguf")]
+        if len(parts) > 1:
+            raise TargetError(
+                owner,
+                SpecError(
+                    "gguf_file",
+                    f"is {ask.gguf_file!r}, one of {len(parts)} GGUF files, and only a whole one "
+                    "can be converted",
+                    "Name a GGUF file that isn't in parts, and include no other",
+                ),
+            )
+    return locked
 
 
 def fetch_groups(files: Tuple[LockedFile, ...]) -> List[Tuple[LockedFile, ...]]:

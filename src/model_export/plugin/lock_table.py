@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from typing import List, Optional, Sequence
+from typing import List, Sequence
 
 from model_export.checkpoint_lock import CheckpointLock, LockedCheckpoint
 
 _HEADER = ("checkpoint", "commit", "files", "size", "licence", "access")
 _COMMIT_DIGITS = 12
-_NOTHING = "-"
 
 
 def changes_table(before: CheckpointLock, after: CheckpointLock) -> List[str]:
@@ -21,9 +20,18 @@ def changes_table(before: CheckpointLock, after: CheckpointLock) -> List[str]:
     details: List[List[str]] = []
     for key in sorted({*before.checkpoints, *after.checkpoints}):
         old, new = before.checkpoints.get(key), after.checkpoints.get(key)
-        if old != new:
-            rows.append([key, *map(_change, _cells(old), _cells(new))])
-            details.append(_file_changes(old, new) if old and new else [])
+        if old == new:
+            continue
+        detail: List[str] = []
+        if old and new:
+            cells = list(map(_change, _cells(old), _cells(new)))
+            detail = _file_changes(old, new)
+        elif new:
+            cells = _cells(new)
+        else:
+            cells = ["removed", *_cells(before.checkpoints[key])[1:]]
+        rows.append([key, *cells])
+        details.append(detail)
     if not rows:
         return []
     widths = [max(map(len, column)) for column in zip(_HEADER, *rows)]
@@ -43,9 +51,7 @@ def size_text(size: int) -> str:
     return f"{amount:.1f} TB"
 
 
-def _cells(entry: Optional[LockedCheckpoint]) -> List[str]:
-    if entry is None:
-        return [_NOTHING] * (len(_HEADER) - 1)
+def _cells(entry: LockedCheckpoint) -> List[str]:
     return [
         entry.commit[:_COMMIT_DIGITS],
         str(len(entry.files)),
@@ -56,9 +62,7 @@ def _cells(entry: Optional[LockedCheckpoint]) -> List[str]:
 
 
 def _change(old: str, new: str) -> str:
-    if old in (new, _NOTHING):
-        return new
-    return f"{old} -> {'removed' if new == _NOTHING else new}"
+    return new if old == new else f"{old} -> {new}"
 
 
 def _file_changes(old: LockedCheckpoint, new: LockedCheckpoint) -> List[str]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from typing import Iterable, List, Mapping
 
-from pants.base.specs import Specs
+from pants.base.specs import RawSpecsWithoutFileOwners, RecursiveGlobSpec, Specs
 from pants.engine.addresses import Address
 from pants.engine.console import Console
 from pants.engine.fs import CreateDigest, Digest, DigestContents, FileContent, PathGlobs, Workspace
@@ -49,14 +49,27 @@ async def lock_checkpoints(
     console: Console,
     workspace: Workspace,
     specs: Specs,
-    targets: Targets,
     options: LockCheckpointsSubsystem,
 ) -> LockCheckpoints:
     if not specs:
         console.print_stderr("No targets are given. Lock those of all: ./pants lock-checkpoints ::")
         return LockCheckpoints(exit_code=1)
+    # Not as parameters: with Specs and Targets both there, Pants 2.17.1 finds no rule graph.
+    targets = await Get(Targets, Specs, specs)
     found = await Get(DigestContents, PathGlobs([LOCK_FILE]))
     written = found[0].content if found else b""
+    everything = not specs.ignores and any(
+        glob.directory == "" for glob in specs.includes.recursive_globs
+    )
+    if everything:  # But for those that --tag or --filter leaves out.
+        known = await Get(
+            Targets,
+            RawSpecsWithoutFileOwners(
+                recursive_globs=(RecursiveGlobSpec(""),),
+                description_of_origin="the `lock-checkpoints` goal",
+            ),
+        )
+        everything = {target.address for target in known} <= {item.address for item in targets}
     asks: List[TargetAsk] = []
     addresses: Mapping[str, Address] = {target.address.spec: target.address for target in targets}
     for target in targets:
@@ -66,7 +79,7 @@ async def lock_checkpoints(
                 asks.append(TargetAsk(target.address.spec, ask))
     try:
         before = CheckpointLock.from_json(written) if written else CheckpointLock({})
-        plan = plan_lock(asks, before, options.upgrade, _is_everything(specs))
+        plan = plan_lock(asks, before, options.upgrade, everything)
     except (CheckpointLockError, LockPlanError) as error:
         console.print_stderr(str(error))
         return LockCheckpoints(exit_code=1)
@@ -119,13 +132,6 @@ def _unchanged(lock: CheckpointLock) -> str:
         return "No hub id to lock."
     size = size_text(sum(checkpoint.size for checkpoint in lock.checkpoints.values()))
     return f"{LOCK_FILE} is up to date: {count} checkpoint{'s' if count > 1 else ''}, {size}"
-
-
-def _is_everything(specs: Specs) -> bool:
-    """Whether the command line says `::` and takes nothing away from it."""
-    return not specs.ignores and any(
-        glob.directory == "" for glob in specs.includes.recursive_globs
-    )
 
 
 def rules() -> Iterable[object]:

@@ -17,6 +17,7 @@ from hub.faults import Corrupt, Cut, IgnoreRange, RedirectLoop, Status, WrongSiz
 from hub.repositories import Content as HubContent
 from hub.repositories import HubRepository
 from hub.server import Hub
+from model_export.checkpoints import hub_fetch
 from model_export.checkpoints.hub_fetch_channel import FetchOrder, Listener
 from model_export.checkpoints.hub_fetch_request import Content, FetchRequest
 
@@ -25,7 +26,6 @@ TOKEN = "hf_SecretOfTheUser0123456789"
 # Incompressible, and not a multiple of any buffer: 9 MiB and 17 bytes, so a large file.
 WEIGHTS = hashlib.shake_256(b"weights").digest((9 << 20) + 17)
 CONFIG = b'{"architectures": ["BertModel"]}'
-SOURCES = Path(__file__).parents[2] / "src"
 
 
 @pytest.fixture
@@ -102,12 +102,16 @@ class Sandbox:
             [
                 sys.executable,
                 "-m",
-                "model_export.checkpoints.hub_fetch",
+                hub_fetch.__name__,
                 "request.json",
                 "output",
             ],
             cwd=folder,
-            env={"PYTHONPATH": str(SOURCES), "PYTHONDONTWRITEBYTECODE": "1", "LANG": "C.UTF-8"},
+            env={
+                "PYTHONPATH": os.pathsep.join(str(Path(path).resolve()) for path in sys.path),
+                "PYTHONDONTWRITEBYTECODE": "1",
+                "LANG": "C.UTF-8",
+            },
             stderr=subprocess.PIPE,
             text=True,
         )

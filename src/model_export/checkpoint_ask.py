@@ -49,21 +49,27 @@ class CheckpointAsk:
 
 @dataclass(frozen=True)
 class LockRequest:
-    """All that a lock process is asked, beside the user's variables: which hub, as whom."""
+    """All that a lock process is asked, beside the user's variables: which hub, as whom.
+
+    `run` is another text in each run of Pants, so that no answer of an earlier one serves again.
+    """
 
     asks: Tuple[CheckpointAsk, ...]
+    run: str = ""
 
     def to_json(self) -> str:
         """Canonical JSON: one spelling for equal requests."""
         asks = [asdict(ask) for ask in sorted(self.asks, key=lambda ask: ask.key)]
-        return json.dumps({"asks": asks}, sort_keys=True, separators=(",", ":"))
+        document = {"asks": asks, "run": self.run}
+        return json.dumps(document, sort_keys=True, separators=(",", ":"))
 
     @classmethod
     def from_json(cls, text: Union[str, bytes]) -> LockRequest:
         """Read what `to_json` wrote."""
         asks = []
-        for item in json.loads(text)["asks"]:
+        document = json.loads(text)
+        for item in document["asks"]:
             for name in ("include", "exclude"):
                 item[name] = tuple(item[name])
             asks.append(CheckpointAsk(**item))
-        return cls(tuple(asks))
+        return cls(tuple(asks), document["run"])

@@ -35,9 +35,15 @@ _NOTES_NAME = "notes.txt"
 
 @dataclass(frozen=True)
 class HubLockRequest(EngineAwareParameter):
-    """A checkpoint to lock, and the first target that asks for it, for errors."""
+    """A checkpoint to lock, and the first target that asks for it, for errors.
+
+    `run` is another text in each run of Pants. Where Pants (2.17.1) knows a request from an earlier
+    run, it starts that one's process again by itself, before the rule that listens to it, and the
+    process then finds nobody to ask.
+    """
 
     ask: CheckpointAsk
+    run: str
     address: Address = field(compare=False)
 
     def debug_hint(self) -> str:
@@ -54,7 +60,7 @@ class HubLock:
 
 @rule(desc="Lock a checkpoint of the hub", level=LogLevel.DEBUG)
 async def lock_hub_checkpoint(request: HubLockRequest) -> HubLock:
-    content = LockRequest((request.ask,)).to_json().encode()
+    content = LockRequest((request.ask,), request.run).to_json().encode()
     sources, request_file, environment, _ = await MultiGet(
         Get(ProcessSources, ModuleSourcesRequest(_MODULE)),
         Get(Digest, CreateDigest([FileContent(_REQUEST_FILE, content)])),

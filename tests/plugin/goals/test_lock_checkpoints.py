@@ -138,7 +138,7 @@ def test_locks_then_does_nothing_until_told(runner: RuleRunner, hub: Hub) -> Non
     assert len(hub.requests) > asked
     assert _commits(runner)[f"{TINY}@main"] == new
     assert f"{old[:12]} -> {new[:12]}" in upgraded.stdout
-    assert "  ~ vocab.txt (2 B -> 2 B)" in upgraded.stdout.splitlines()
+    assert "  ~ vocab.txt (2 B)" in upgraded.stdout.splitlines()
     # Asked again in this process, and answered anew.
     newest = tiny.commit({**FILES, "vocab.txt": b"c\n"})
     _lock(runner, hub, f"--upgrade={TINY}", "::")

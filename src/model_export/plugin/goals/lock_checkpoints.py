@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import uuid
 from typing import Iterable, List, Mapping
 
 from pants.base.specs import RawSpecsWithoutFileOwners, RecursiveGlobSpec, Specs
@@ -85,9 +86,11 @@ async def lock_checkpoints(
         return LockCheckpoints(exit_code=1)
     if options.check:
         return _checked(console, plan, before, written)
+    run = uuid.uuid4().hex
     try:
         answers = await MultiGet(
-            Get(HubLock, HubLockRequest(asked.ask, addresses[asked.address])) for asked in plan.asks
+            Get(HubLock, HubLockRequest(asked.ask, run, addresses[asked.address]))
+            for asked in plan.asks
         )
     except ProcessFailed as error:
         console.print_stderr(str(error))

@@ -33,6 +33,7 @@ from model_export.checkpoint_ask import CheckpointAsk, LockRequest
 from model_export.checkpoint_lock import CheckpointLock, LockedCheckpoint
 from model_export.checkpoints import hub_lock_bounds, hub_lock_client
 from model_export.checkpoints.hub_fetch_channel import FetchOrder, Listener
+from model_export.checkpoints.hub_lock import LOCK_NAME, NOTES_NAME
 from model_export.checkpoints.hub_lock_client import HubClient
 from model_export.checkpoints.hub_lock_entry import lock_checkpoint
 from model_export.checkpoints.hub_lock_errors import (
@@ -381,11 +382,11 @@ def test_the_process_is_told_whom_to_ask_through_its_channel(hub: Hub, tmp_path:
     asks = (CheckpointAsk("acme/private"), CheckpointAsk("acme/gated"))
     result, output = _process(hub, asks, tmp_path)
     assert result.returncode == 0, result.stderr
-    text = (output / "checkpoints.lock.json").read_text()
+    text = (output / LOCK_NAME).read_text()
     read = CheckpointLock.from_json(text)
     assert list(read.checkpoints) == ["acme/gated@main", "acme/private@main"]
     assert read.to_json() == text
-    assert (output / "notes.txt").read_text() == ""
+    assert (output / NOTES_NAME).read_text() == ""
     assert {request.token for request in hub.requests} == {TOKEN}
     for path in tmp_path.rglob("*"):
         assert path.is_dir() or TOKEN.encode() not in path.read_bytes()

@@ -413,7 +413,7 @@ def _process(
         result = subprocess.run(
             [sys.executable, "-m", "model_export.checkpoints.hub_lock", "request.json", "locked"],
             cwd=folder,
-            env={"PYTHONPATH": os.pathsep.join(path for path in sys.path if path)},
+            env={"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
             capture_output=True,
             text=True,
             check=False,

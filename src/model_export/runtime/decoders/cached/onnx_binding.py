@@ -88,6 +88,13 @@ class Memory:
             )
             self.address = self._device.data_ptr()
 
+    def clear(self) -> None:
+        """Make every byte zero again."""
+        if self._host is not None:
+            self._host[...] = 0
+        else:
+            self.write(np.zeros(0, np.uint8))
+
     def read(self, dtype: np.dtype[Any], shape: Sequence[int]) -> Array:
         """What lies at the start: a view on the CPU, a copy from another device."""
         size = math.prod(shape) * dtype.itemsize

@@ -97,8 +97,12 @@ class FixedSlot(Slot):
         self._memories: list[Memory] = []
 
     def clear(self, batch: int, capacity: int) -> None:
-        self.shape = (batch, *self.tensor.sizes)
-        self._memories = [self._memory(self.shape) for _ in range(self._count)]
+        before, self.shape = self.shape, (batch, *self.tensor.sizes)
+        if before == self.shape:
+            for memory in self._memories:
+                memory.clear()
+        else:
+            self._memories = [self._memory(self.shape) for _ in range(self._count)]
 
     def fill(self, array: Array) -> None:
         self._memories[0].write(to_storage(array, self._dtype))
@@ -127,6 +131,7 @@ class GrowingSlot(Slot):
     def __init__(self, tensor: CacheTensor, device: str) -> None:
         super().__init__(tensor, device)
         self._capacity = 0
+        self._whole: tuple[int, ...] = ()
         self._memories: list[Memory] = []
 
     def clear(self, batch: int, capacity: int) -> None:
@@ -134,7 +139,10 @@ class GrowingSlot(Slot):
         heads, _, head_dim = self.tensor.sizes
         self.shape = (batch, heads, 0, head_dim)
         whole = (batch, heads, capacity, head_dim)
-        self._memories = [self._memory(whole) for _ in range(2)]
+        # Nothing reads what an earlier batch has left behind the positions that are filled.
+        if self._whole != whole:
+            self._whole = whole
+            self._memories = [self._memory(whole) for _ in range(2)]
 
     def fill(self, array: Array) -> None:
         self._memories[0].write(to_storage(array, self._dtype))

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import numpy as np
 import onnx_ir
+import onnxruntime
 
+from model_export.exporter.backends.onnx.passes.divide_by_root import DivideByRootPass
 from model_export.exporter.backends.onnx.passes.drop_host_metadata import DropHostMetadataPass
 from model_export.exporter.backends.onnx.passes.name_dimensions import NameDimensionsPass
 from model_export.exporter.backends.onnx.passes.static_dimensions import StaticDimensionsPass
@@ -77,3 +80,48 @@ def test_the_targets_names_come_first() -> None:
         ["rows", "batch"],
         ["rows", 2, "batch"],
     ]
+
+
+def _norm() -> tuple[onnx_ir.Model, onnx_ir.Node]:
+    """`Mul(x, Reciprocal(Sqrt(x)))`, whose reciprocal is used a second time as itself."""
+    x = onnx_ir.Value(name="x", shape=onnx_ir.Shape([3]), type=_FLOAT)
+    root = onnx_ir.node("Sqrt", [x])
+    inverse = onnx_ir.node("Reciprocal", [root.outputs[0]])
+    product = onnx_ir.node("Mul", [inverse.outputs[0], x], name="product")
+    for node, name in ((root, "root"), (inverse, "inverse"), (product, "normed")):
+        node.outputs[0].name, node.outputs[0].shape, node.outputs[0].type = name, x.shape, _FLOAT
+    graph = onnx_ir.Graph(
+        [x], [product.outputs[0]], nodes=[root, inverse, product], opset_imports={"": 20}
+    )
+    return onnx_ir.Model(graph, ir_version=10), inverse
+
+
+def _operators(model: onnx_ir.Model) -> list[str]:
+    return [node.op_type for node in model.graph]
+
+
+def test_a_product_with_an_inverse_root_is_a_quotient() -> None:
+    model, _ = _norm()
+    assert DivideByRootPass()(model).modified
+    assert _operators(model) == ["Sqrt", "Div"]
+    (output,) = model.graph.outputs
+    assert (output.name, _dims(output), output.type) == ("normed", [3], _FLOAT)
+    session = onnxruntime.InferenceSession(
+        onnx_ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (result,) = session.run(None, {"x": np.array([1, 4, 9], np.float32)})
+    np.testing.assert_array_equal(result, [1, 2, 3])
+    assert not DivideByRootPass()(model).modified
+
+
+def test_an_inverse_root_that_is_an_output_stays() -> None:
+    model, inverse = _norm()
+    model.graph.outputs.append(inverse.outputs[0])
+    assert DivideByRootPass()(model).modified
+    assert _operators(model) == ["Sqrt", "Reciprocal", "Div"]
+
+
+def test_the_square_of_an_inverse_root_stays() -> None:
+    model, inverse = _norm()
+    model.graph[2].replace_input_with(1, inverse.outputs[0])
+    assert not DivideByRootPass()(model).modified

@@ -60,7 +60,7 @@ class OnnxBackend:
                 f"is {wanted}, but `{name}` has an operator that can't be brought there from {got}",
                 f"Remove it, or choose {got}",
             )
-        normalise(model, shapes.names)
+        normalise(model, shapes.names, spec.config["optimize"])
         return model
 
     def save(

@@ -9,18 +9,22 @@ from collections.abc import Mapping
 
 import onnx_ir
 
+from model_export.exporter.backends.onnx.passes.divide_by_root import DivideByRootPass
 from model_export.exporter.backends.onnx.passes.drop_host_metadata import DropHostMetadataPass
 from model_export.exporter.backends.onnx.passes.name_dimensions import NameDimensionsPass
 from model_export.exporter.backends.onnx.passes.static_dimensions import StaticDimensionsPass
 
 
-def normalise(model: onnx_ir.Model, dimension_names: Mapping[str, Mapping[int, str]]) -> None:
-    """Run all passes on `model`, in this order.
+def normalise(
+    model: onnx_ir.Model, dimension_names: Mapping[str, Mapping[int, str]], optimize: bool
+) -> None:
+    """Run all passes on `model`, in this order; those that make it faster only with `optimize`.
 
     `dimension_names` are the names that the target gives to axes of inputs, by the engine's name
     of the tensor.
     """
     for step in (
+        *((DivideByRootPass(),) if optimize else ()),
         DropHostMetadataPass(),
         StaticDimensionsPass(),
         NameDimensionsPass(dimension_names),

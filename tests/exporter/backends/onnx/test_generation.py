@@ -12,6 +12,7 @@ import onnxruntime
 import pytest
 import torch
 from transformers import Qwen3ForCausalLM
+from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
 
 from exporter.backends.tiny_models import (
     HEAD_DIM,
@@ -25,6 +26,7 @@ from exporter.backends.tiny_models import (
     tiny_qwen3,
 )
 from model_export.exporter.backends.onnx.serialise import WEIGHTS_FILE
+from model_export.exporter.components import build_components
 from model_export.exporter.leaks import build_paths, check_no_leak
 from model_export.manifest import ComponentRecord
 
@@ -143,3 +145,46 @@ def test_records_name_the_dynamic_dimensions(exported: Exported) -> None:
     session = exported.session("decode")
     assert [i.name for i in session.get_inputs()] == [i.name for i in record.inputs]
     assert [tuple(o.shape) for o in session.get_outputs()] == [o.shape for o in record.outputs]
+
+
+@pytest.mark.parametrize("component", ["prefill", "decode"])
+def test_onnx_runtime_fuses_norms_and_key_transposes(
+    exported: Exported, component: str, tmp_path: Path
+) -> None:
+    path = exported.folder / exported.records[component].file
+    options = onnxruntime.SessionOptions()
+    options.optimized_model_filepath = str(tmp_path / "optimized.onnx")
+    onnxruntime.InferenceSession(path, options, providers=["CPUExecutionProvider"])
+    loaded = onnx.load(tmp_path / "optimized.onnx", load_external_data=False)
+    operators = [node.op_type for node in loaded.graph.node]
+    # Before attention, before the MLP, of queries and of keys; and the last.
+    assert operators.count("SimplifiedLayerNormalization") == 4 * LAYERS + 1
+    assert not {"Reciprocal", "Sqrt"} & set(operators)
+    # The mended transpose of a key goes into the product.
+    assert operators.count("FusedMatMul") == LAYERS
+    (transposed,) = {
+        attribute.i
+        for node in loaded.graph.node
+        if node.op_type == "FusedMatMul"
+        for attribute in node.attribute
+        if attribute.name == "transB"
+    }
+    assert transposed == 1
+
+
+def test_the_engine_alone_has_neither() -> None:
+    """When this fails, torch or transformers writes them like this: remove what mends them."""
+    (decode,) = build_components(
+        tiny_qwen3(), left_padded(*_TRACED), generation_spec("onnx", {}, components=("decode",))
+    )
+    config = OnnxConfig(dynamic=True)
+    program, _ = OnnxExporter().export_program(decode.module, decode.inputs, config)
+    operators = [node.op_type for node in program.graph]
+    assert operators.count("Reciprocal") == 4 * LAYERS + 1
+    permutations = [
+        list(node.attributes.get_ints("perm", []))
+        for node in program.graph
+        if node.op_type == "Transpose"
+    ]
+    assert permutations.count([0, 2, 1]) == LAYERS
+    assert [0, 1, 3, 2] not in permutations

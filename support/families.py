@@ -48,6 +48,8 @@ class Family:
     generates: bool = True
     # A state instead of a cache of positions: one token at a time, and no length to fix.
     recurrent: bool = False
+    # An encoder of tokens before the decoder.
+    encodes_tokens: bool = False
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write config and safetensors with weights drawn from a fixed seed."""
@@ -165,6 +167,7 @@ FAMILIES = (
             vocab_size=256,
             decoder_start_token_id=0,
         ),
+        encodes_tokens=True,
     ),
     Family(
         "BART",
@@ -172,6 +175,7 @@ FAMILIES = (
         lambda: transformers.BartConfig(
             **_SEQ2SEQ, max_position_embeddings=64, forced_eos_token_id=None
         ),
+        encodes_tokens=True,
     ),
     Family("Qwen2-VL (text)", "Qwen2VLForConditionalGeneration", _qwen2_vl),
 )

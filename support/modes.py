@@ -24,9 +24,11 @@ class Mode:
     def spec(self, export_format: str, family: Family) -> ExportSpec:
         """The spec of a dynamic float32 export in this mode, every default written out."""
         _, config = check_config({"export_format": export_format, "dynamic": True})
-        if export_format == "openvino" and "generation_config" in self.spec_fields:
-            config["stateful"] = False  # The default of a target with a static cache.
         fields = dict(self.spec_fields)
+        # Without a state: the default of a target with a static cache, and what an encoder of
+        # tokens needs to take any number of them.
+        if export_format == "openvino" and ("generation_config" in fields or family.encodes_tokens):
+            config["stateful"] = False
         if family.recurrent:
             fields["multi_token_decode"] = False
         return ExportSpec(export_format, config, **fields)

@@ -65,7 +65,7 @@ def capture_components(
             "(transformers 5.24.0, recurrent states)",
             "Remove it: the decode graph then takes a prompt token by token",
         )
-    if _freezes_encoder_length(model, spec):
+    if spec.has_static_cache and has_dynamic_encoder(model, spec):
         raise ExportError(
             "generation_config['cache_implementation']",
             "is 'static', and the cross-attention's cache would keep the length of the sample "
@@ -136,11 +136,13 @@ def capture_generation_config(model: PreTrainedModel, spec: ExportSpec) -> Gener
     return config
 
 
-def _freezes_encoder_length(model: PreTrainedModel, spec: ExportSpec) -> bool:
-    """Whether a static cache would fix how many tokens the encoder takes."""
-    tokens = model.main_input_name == "input_ids"
+def has_dynamic_encoder(model: torch.nn.Module, spec: ExportSpec) -> bool:
+    """Whether the model is an encoder-decoder whose encoder is to take any number of tokens."""
     return bool(
-        model.config.is_encoder_decoder and tokens and spec.is_dynamic and spec.has_static_cache
+        isinstance(model, PreTrainedModel)
+        and model.config.is_encoder_decoder
+        and model.main_input_name == "input_ids"
+        and spec.is_dynamic
     )
 
 

@@ -17,6 +17,7 @@ from model_export.exporter.backends.openvino.records import component_record
 from model_export.exporter.backends.openvino.shared_weights import share_weights
 from model_export.exporter.backends.openvino.stable_names import make_names_stable
 from model_export.exporter.backends.openvino.static_axes import fix_static_axes
+from model_export.exporter.components import has_dynamic_encoder
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.errors import ExportError
 from model_export.exporter.mapped_weights import release_mapped_pages
@@ -60,9 +61,9 @@ class OpenVINOBackend:
     ) -> OpenVINOProgram:
         """Export one component; its constants share the module's memory.
 
-        Raises ExportError for an encoder-decoder's decoder with a state.
+        Raises ExportError for a state that would freeze the encoder's length.
         """
-        if spec.config["stateful"]:
+        if spec.config["stateful"] and has_dynamic_encoder(module, spec):
             _refuse_crossed_state(name, inputs)
         release_mapped_pages(tensor.data_ptr() for tensor in module.state_dict().values())
         inputs, flags = split_flags(module, inputs)

@@ -1,0 +1,144 @@
+"""From an id in a BUILD file to an artifact, by whole runs of Pants: lock, fetch, export, verify.
+
+A note in config.json makes the bytes of each run new, so that what is asked of the hub is known.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+import uuid
+from pathlib import Path
+from typing import Iterator
+
+import pytest
+
+from hub.repositories import HubRepository
+from hub.server import Hub
+from hub.tiny_qwen3 import tiny_qwen3
+from model_export.checkpoint_lock import LOCK_FILE
+from plugin.build_root import BuildRoot, end_daemons
+
+REPO = "acme/tiny-qwen3"
+BUILD = """\
+export_model(
+    name="x",
+    model="acme/tiny-qwen3",
+    config={{"export_format": "onnx", "dynamic": True, "optimize": {optimize}}},
+    for_generation=True,
+    multi_token_decode=True,
+    {more}
+)
+"""
+ISOLATED = ("unshare", "--map-root-user", "--net")
+# A port that nothing listens on.
+NO_HUB = "http://127.0.0.1:9"
+
+
+def _build(optimize: bool = True, more: str = "") -> str:
+    return BUILD.format(optimize=optimize, more=more)
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    if "PANTS_PEX_CLI_VERSION" not in os.environ:
+        pytest.skip("needs the pex CLI that ./pants builds")
+    with Hub([HubRepository(REPO, tiny_qwen3(uuid.uuid4().hex))]) as hub:
+        yield hub
+
+
+@pytest.fixture
+def build_roots(tmp_path: Path) -> Iterator[Path]:
+    """A folder for build roots, whose daemons end with the test."""
+    yield tmp_path
+    end_daemons(tmp_path)
+
+
+def test_lock_and_build_then_build_elsewhere_without_a_hub(hub: Hub, build_roots: Path) -> None:
+    first = BuildRoot.make(build_roots / "first", _build())
+    unlocked = first.refused("package", "m:x", endpoint=hub.endpoint)
+    assert unlocked == (
+        f"m:x: `model` {REPO!r} isn't locked: hub ids are pinned in {LOCK_FILE}, which has no "
+        "entry for it. Lock it: ./pants lock-checkpoints m:x."
+    )
+    assert hub.requests == []
+
+    locked = first.pants("lock-checkpoints", "m::", endpoint=hub.endpoint)
+    assert locked.returncode == 0, locked.stdout[-4000:]
+    commit = hub.repositories[REPO].refs["refs/heads/main"]
+    (entry,) = first.lock().checkpoints.values()
+    assert (entry.key, entry.commit) == (f"{REPO}@main", commit)
+
+    said = first.builds(endpoint=hub.endpoint)
+    assert re.search(r"Completed: Fetch 2 files \(.*\) of acme/tiny-qwen3 \(m:x\)", said)
+    manifest = first.manifest()
+    assert manifest.checkpoint.source == "hub"
+    assert manifest.checkpoint.identity == f"{REPO}@{commit}"
+    assert {file.path: file.sha256 for file in manifest.checkpoint.files} == {
+        path: file.content.sha256 for path, file in hub.repositories[REPO].commits[commit].items()
+    }
+    assert manifest.verification.status == "passed"
+    assert (first.artifact / "decode.onnx").is_file()
+
+    # The branch moves; the lock doesn't, and nobody asks.
+    asked = len(hub.requests)
+    hub.repositories[REPO].commit(tiny_qwen3("another"))
+    second = BuildRoot.make(build_roots / "second", _build())
+    shutil.copy(first.root / LOCK_FILE, second.root / LOCK_FILE)
+    second.builds(endpoint=hub.endpoint)
+    assert len(hub.requests) == asked
+    third = BuildRoot.make(build_roots / "third", _build())
+    shutil.copy(first.root / LOCK_FILE, third.root / LOCK_FILE)
+    third.builds(endpoint=NO_HUB)
+    assert first.files() == second.files() == third.files()
+
+
+def test_a_build_in_an_empty_network_namespace(hub: Hub, build_roots: Path) -> None:
+    """What was fetched is exported and verified there, and not taken from a cache."""
+    if shutil.which("unshare") is None or subprocess.run([*ISOLATED, "true"]).returncode:
+        pytest.skip("needs the right to make a network namespace (`unshare --map-root-user --net`)")
+    online = BuildRoot.make(build_roots / "online", _build())
+    assert online.pants("lock-checkpoints", "m:x", endpoint=hub.endpoint).returncode == 0
+    online.builds(endpoint=hub.endpoint)
+
+    offline = BuildRoot.make(build_roots / "offline", _build(optimize=False))
+    shutil.copy(online.root / LOCK_FILE, offline.root / LOCK_FILE)
+    said = offline.builds("--no-pantsd", endpoint=hub.endpoint, prefix=ISOLATED)
+    assert "Completed: Export acme/tiny-qwen3@" in said
+    assert "Completed: Verify m:x" in said
+    assert (offline.artifact / "decode.onnx").is_file()
+
+
+def test_what_a_user_is_told(hub: Hub, build_roots: Path) -> None:
+    here = BuildRoot.make(build_roots / "here", _build())
+    assert here.pants("lock-checkpoints", "m:x", endpoint=hub.endpoint).returncode == 0
+
+    here.write(_build(more='include=["*.txt"]'))
+    assert here.refused("package", "m:x", endpoint=hub.endpoint) == (
+        f"m:x: `model` {REPO!r} is locked in {LOCK_FILE} for another `include`, `exclude`, "
+        "`gguf_file`, `allow_pickle` or `trust_remote_code`. Lock it anew, at the same commit: "
+        "./pants lock-checkpoints m:x."
+    )
+    here.write(_build())
+    lock = (here.root / LOCK_FILE).read_text(encoding="utf-8")
+    (here.root / LOCK_FILE).write_text(lock.replace("config.json", "../evil"), encoding="utf-8")
+    assert here.refused("package", "m:x", endpoint=hub.endpoint).startswith(
+        f"m:x: `model` can't be looked up: {LOCK_FILE}: '{REPO}@main': the path '../evil' "
+    )
+    # Files of that size that the hub doesn't have.
+    other = re.sub(r'"sha256": "[0-9a-f]{64}"', f'"sha256": "{"0" * 64}"', lock, count=1)
+    (here.root / LOCK_FILE).write_text(other, encoding="utf-8")
+    assert "isn't what the lock pins: its sha256 is " in here.refused(
+        "package", "m:x", endpoint=hub.endpoint
+    )
+    (here.root / LOCK_FILE).write_text(lock, encoding="utf-8")
+    assert here.refused("package", "m:x", endpoint=NO_HUB).startswith(
+        f"m:x: `{REPO}/config.json` isn't in the hub cache, and no hub can be reached: "
+    )
+    hub.rename(REPO, "acme/renamed")
+    renamed = here.refused("lock-checkpoints", f"--upgrade={REPO}", "m:x", endpoint=hub.endpoint)
+    assert "acme/renamed" in renamed
+    # What is locked is still there, under its old name.
+    here.builds(endpoint=hub.endpoint)

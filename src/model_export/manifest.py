@@ -10,7 +10,7 @@ import hashlib
 import json
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Mapping, Tuple, Union
+from typing import Any, Dict, Mapping, Optional, Tuple, Union
 
 MANIFEST_FILE = "manifest.json"
 SCHEMA_VERSION = 1
@@ -81,12 +81,34 @@ class VerificationRecord:
 
 
 @dataclass(frozen=True)
+class RecipeRecord:
+    """The recipe of the checkpoint that a target with `recipe=True` took its settings from.
+
+    `settings` is what the recipe said, `overridden` what the target itself said instead, or on top
+    of it; the manifest's `spec` is what came of both. `file` is where the recipe was.
+    """
+
+    file: str
+    settings: Mapping[str, Any]
+    overridden: Mapping[str, Any] = field(default_factory=dict)
+
+    def to_json(self) -> str:
+        """One spelling for equal records."""
+        return json.dumps(asdict(self), sort_keys=True, allow_nan=False)
+
+    @classmethod
+    def from_json(cls, text: str) -> RecipeRecord:
+        """Read what `to_json` wrote."""
+        return cls(**json.loads(text))
+
+
+@dataclass(frozen=True)
 class Manifest:
     """All of `manifest.json`: what went in and what came out.
 
     `spec` is the export's spec with every default written out, `lock` the name of the resolve and
     the sha256 of its lock file, `engine` package name -> version, `files` every file of the
-    artifact but the manifest itself.
+    artifact but the manifest itself. `recipe` is there where a recipe had a part in the spec.
     """
 
     export_format: str
@@ -97,11 +119,15 @@ class Manifest:
     components: Tuple[ComponentRecord, ...]
     files: Tuple[FileRecord, ...]
     verification: VerificationRecord = field(default_factory=VerificationRecord)
+    recipe: Optional[RecipeRecord] = None
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> str:
         """Indented JSON with sorted keys and a final newline; equal manifests give equal bytes."""
-        return json.dumps(asdict(self), indent=2, sort_keys=True, allow_nan=False) + "\n"
+        document = asdict(self)
+        if self.recipe is None:
+            del document["recipe"]
+        return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
     def from_json(cls, text: str) -> Manifest:
@@ -129,6 +155,7 @@ class Manifest:
                 components=tuple(_component(item) for item in document["components"]),
                 files=_files(document["files"]),
                 verification=VerificationRecord(**document.get("verification", {})),
+                recipe=RecipeRecord(**document["recipe"]) if "recipe" in document else None,
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ManifestError(f"{MANIFEST_FILE} is damaged ({error!r}): export again.") from error

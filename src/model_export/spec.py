@@ -103,9 +103,9 @@ class ExportRequest:
         """Canonical JSON: sorted keys, no white space, one spelling for equal requests."""
         document = {
             "spec_version": SPEC_VERSION,
-            "spec": _plain(self.spec.__dict__),
-            "checkpoint": _plain(self.checkpoint.__dict__),
-            "toolchain": _plain(self.toolchain.__dict__),
+            "spec": plain(self.spec.__dict__),
+            "checkpoint": plain(self.checkpoint.__dict__),
+            "toolchain": plain(self.toolchain.__dict__),
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -129,10 +129,10 @@ class ExportRequest:
         )
 
 
-def _plain(value: Any) -> Any:
+def plain(value: Any) -> Any:
     """`value` as dicts, lists and scalars, whatever frozen containers it is made of."""
     if isinstance(value, Mapping):
-        return {str(key): _plain(item) for key, item in value.items()}
+        return {str(key): plain(item) for key, item in value.items()}
     if isinstance(value, Sequence) and not isinstance(value, str):
-        return [_plain(item) for item in value]
+        return [plain(item) for item in value]
     return value

@@ -7,7 +7,7 @@ from pants.core.goals import package as core_package
 from pants.core.target_types import FileTarget
 from pants.core.target_types import rules as core_target_rules
 from pants.core.util_rules import archive, distdir, source_files, system_binaries
-from pants.engine.fs import Digest, DigestEntries
+from pants.engine.fs import Digest, DigestContents, DigestEntries
 from pants.engine.internals.parametrize import Parametrize
 from pants.engine.target import (
     DependenciesRequest,
@@ -20,6 +20,7 @@ from pants.testutil.rule_runner import PYTHON_BOOTSTRAP_ENV, QueryRule, RuleRunn
 from model_export.plugin import register
 from model_export.plugin.artifacts import Artifact, ArtifactRequest, VerifiedExport
 from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
+from model_export.plugin.export_settings import ExportSettings, ExportSettingsRequest
 from model_export.plugin.process_sources import (
     ExporterSourcesRequest,
     ModuleSourcesRequest,
@@ -43,7 +44,9 @@ def make_rule_runner() -> RuleRunner:
             QueryRule(Artifact, [ArtifactRequest]),
             QueryRule(Artifact, [VerifiedExport]),
             QueryRule(CheckpointFolder, [CheckpointRequest]),
+            QueryRule(DigestContents, [Digest]),
             QueryRule(DigestEntries, [Digest]),
+            QueryRule(ExportSettings, [ExportSettingsRequest]),
             QueryRule(HydratedSources, [HydrateSourcesRequest]),
             QueryRule(ProcessSources, [ExporterSourcesRequest]),
             QueryRule(ProcessSources, [ModuleSourcesRequest]),

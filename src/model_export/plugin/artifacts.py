@@ -22,7 +22,8 @@ from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
 
-from model_export.manifest import MANIFEST_FILE, Manifest, VerificationRecord
+from model_export.manifest import MANIFEST_FILE, Manifest, RecipeRecord, VerificationRecord
+from model_export.plugin.export_settings import ExportSettings, ExportSettingsRequest
 from model_export.plugin.exports import ExportedModel, ExportedModelRequest
 from model_export.plugin.verification_fields import SkipVerifyField
 from model_export.plugin.verifications import Verification, VerificationRequest
@@ -57,26 +58,34 @@ class VerificationFailed(Exception):
 
 @dataclass(frozen=True)
 class VerifiedExport:
-    """An export whose manifest is to say how its verification ended."""
+    """An export whose manifest is to say how its verification ended, and what its recipe said.
+
+    The recipe isn't known to the export process: equal specs share one export.
+    """
 
     artifact: Digest
     status: str
     tolerance: FrozenDict[str, float]
+    recipe: str = ""  # The record of one as JSON, because a parameter of a rule is hashed.
 
 
 @rule(desc="Build an artifact", level=LogLevel.DEBUG)
 async def build_artifact(request: ArtifactRequest) -> Artifact:
     address = request.address
-    exported, wrapped = await MultiGet(
+    exported, settings, wrapped = await MultiGet(
         Get(ExportedModel, ExportedModelRequest(address)),
+        Get(ExportSettings, ExportSettingsRequest(address)),
         Get(WrappedTarget, WrappedTargetRequest(address, "an artifact")),
     )
+    recipe = settings.recipe.to_json() if settings.recipe else ""
     if wrapped.target[SkipVerifyField].value:
-        return await Get(Artifact, VerifiedExport(exported.artifact, "skipped", FrozenDict()))
+        skipped = VerifiedExport(exported.artifact, "skipped", FrozenDict(), recipe)
+        return await Get(Artifact, VerifiedExport, skipped)
     verification = await Get(Verification, VerificationRequest(address))
     if verification.failure is not None:
         raise VerificationFailed(address, verification.failure, verification.report)
-    return await Get(Artifact, VerifiedExport(exported.artifact, "passed", verification.tolerance))
+    passed = VerifiedExport(exported.artifact, "passed", verification.tolerance, recipe)
+    return await Get(Artifact, VerifiedExport, passed)
 
 
 @rule(desc="Record the verification of an artifact", level=LogLevel.DEBUG)
@@ -87,7 +96,8 @@ async def record_verification(request: VerifiedExport) -> Artifact:
     )
     manifest = Manifest.from_json(manifests[0].content.decode())
     verification = VerificationRecord(request.status, dict(request.tolerance))
-    recorded = dataclasses.replace(manifest, verification=verification).to_json()
+    recipe = RecipeRecord.from_json(request.recipe) if request.recipe else None
+    recorded = dataclasses.replace(manifest, verification=verification, recipe=recipe).to_json()
     # By entry and not by content: no other file is read.
     kept = [entry for entry in entries if entry.path != MANIFEST_FILE]
     written = FileContent(MANIFEST_FILE, recorded.encode())

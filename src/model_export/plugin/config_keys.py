@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, Dict, Mapping, Tuple
+from typing import Any, Dict, Iterable, Mapping, Tuple
 
 from model_export.plugin.field_errors import SpecError, nearest, require_mapping
 from model_export.plugin.shape_checks import check_dynamic_shapes
@@ -190,17 +190,9 @@ def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
         )
     own = {name: key for name, key in CONFIG_KEYS.items() if export_format in key.formats}
     for name, value in given.items():
-        path = f"config[{name!r}]"
         if name == "export_format":
             continue
-        if name in REFUSED_CONFIG_KEYS:
-            raise SpecError(path, *REFUSED_CONFIG_KEYS[name])
-        if name not in CONFIG_KEYS:
-            raise SpecError(
-                path,
-                f"is no key of {export_format}'s config",
-                nearest(name, ("export_format", *own), _CONFIG_ALIASES),
-            )
+        path = _check_key(name, f"{export_format}'s config", own)
         if name not in own:
             owners = " and ".join(CONFIG_KEYS[name].formats)
             raise SpecError(
@@ -232,6 +224,36 @@ def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
             f"Choose one from {LOWEST_OPSET} to {HIGHEST_OPSET}",
         )
     return str(export_format), checked
+
+
+def check_config_part(config: object) -> None:
+    """Check a `config` whose `export_format` a recipe may have; raises SpecError as `check_config`.
+
+    Without a format, a key may be of any.
+    """
+    given = require_mapping("config", config, "a dict like {'export_format': 'onnx'}")
+    if "export_format" in given:
+        check_config(given)
+        return
+    for name, value in given.items():
+        path = _check_key(name, "any format's config", CONFIG_KEYS)
+        _check_config_value(path, CONFIG_KEYS[name], value)
+        if name == "dynamic_shapes" and value is not None:
+            check_dynamic_shapes(value)
+
+
+def _check_key(name: str, whose: str, known: Iterable[str]) -> str:
+    """The path of a key for errors; raises SpecError for one that no config may have."""
+    path = f"config[{name!r}]"
+    if name in REFUSED_CONFIG_KEYS:
+        raise SpecError(path, *REFUSED_CONFIG_KEYS[name])
+    if name not in CONFIG_KEYS:
+        raise SpecError(
+            path,
+            f"is no key of {whose}",
+            nearest(name, ("export_format", *known), _CONFIG_ALIASES),
+        )
+    return path
 
 
 _KINDS: Mapping[str, str] = MappingProxyType(

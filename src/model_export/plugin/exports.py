@@ -13,15 +13,14 @@ from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.util.logging import LogLevel
 
-from model_export.plugin.checkpoint_folders import CheckpointFolder, CheckpointRequest
+from model_export.plugin.checkpoint_folders import CheckpointFolder
 from model_export.plugin.checkpoint_lookup import (
     CheckpointAddress,
     CheckpointAddressRequest,
 )
-from model_export.plugin.export_spec import export_spec
-from model_export.plugin.hub_checkpoints import HubCheckpointRequest
-from model_export.plugin.hub_fields import hub_ask
+from model_export.plugin.export_settings import ExportSettings, ExportSettingsRequest
 from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
+from model_export.plugin.model_checkpoints import ModelCheckpointRequest
 from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
 from model_export.plugin.target_types import ExportResolveField, ModelField
@@ -61,22 +60,19 @@ class ExportedModel:
 @rule(desc="Export a model", level=LogLevel.DEBUG)
 async def export_model(request: ExportedModelRequest) -> ExportedModel:
     address = request.address
-    wrapped = await Get(WrappedTarget, WrappedTargetRequest(address, "an export"))
-    target = wrapped.target
-    spec = export_spec(target)
+    wrapped, settings = await MultiGet(
+        Get(WrappedTarget, WrappedTargetRequest(address, "an export")),
+        Get(ExportSettings, ExportSettingsRequest(address)),
+    )
+    target, spec = wrapped.target, settings.spec
     resolve = target[ExportResolveField].value or spec.export_format
-    model = target[ModelField].value
     # What a glance at the repository can refuse comes before anything is installed.
-    lock, checkpoint_address = await MultiGet(
+    lock, _ = await MultiGet(
         Get(LockedResolve, LockedResolveRequest(resolve, address)),
-        Get(CheckpointAddress, CheckpointAddressRequest(model, address)),
+        Get(CheckpointAddress, CheckpointAddressRequest(target[ModelField].value, address)),
     )
     sources = await Get(ProcessSources, ExporterSourcesRequest(spec.export_format))
-    ask = hub_ask(target, model)
-    if ask is not None:
-        checkpoint = await Get(CheckpointFolder, HubCheckpointRequest(ask, address))
-    elif checkpoint_address.address is not None:
-        checkpoint = await Get(CheckpointFolder, CheckpointRequest(checkpoint_address.address))
+    checkpoint = await Get(CheckpointFolder, ModelCheckpointRequest(address))
     export = ExportRequest(spec, checkpoint.origin, lock.toolchain)
     request_file, checkpoint_files = await MultiGet(
         Get(Digest, CreateDigest([FileContent(_REQUEST_FILE, export.to_json().encode())])),

@@ -58,7 +58,7 @@ def check_dims(dims: object, shapes: Optional[Mapping[str, Any]]) -> Dict[str, T
     Raises SpecError for a wrong form, and for a name that `shapes` doesn't use.
     """
     checked = check_dims_form(dims)
-    used = set(_named_dims(shapes or {}))
+    used = set(named_dims(shapes or {}))
     for name in checked:
         if name not in used:
             raise SpecError(
@@ -69,14 +69,15 @@ def check_dims(dims: object, shapes: Optional[Mapping[str, Any]]) -> Dict[str, T
     return checked
 
 
-def _named_dims(shapes: Any) -> Iterable[str]:
+def named_dims(shapes: Any) -> Iterable[str]:
+    """The names that `dynamic_shapes` gives to dimensions."""
     values = shapes.values() if isinstance(shapes, Mapping) else shapes
     for value in values:
         if isinstance(value, str):
             if value not in ("AUTO", "STATIC"):
                 yield value
         elif value is not None:
-            yield from _named_dims(value)
+            yield from named_dims(value)
 
 
 def check_sample_inputs(samples: object) -> Dict[str, Any]:

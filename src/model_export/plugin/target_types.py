@@ -12,10 +12,11 @@ from pants.engine.target import (
     MultipleSourcesField,
     StringField,
     Target,
+    TriBoolField,
 )
 from pants.util.strutil import help_text
 
-from model_export.plugin.config_keys import check_config
+from model_export.plugin.config_keys import check_config_part
 from model_export.plugin.export_spec import export_spec
 from model_export.plugin.field_errors import SpecError
 from model_export.plugin.fields import (
@@ -65,13 +66,25 @@ class ModelField(CheckedStringField):
         return check_model(value)
 
 
+class RecipeField(BoolField):
+    alias = "recipe"
+    default = False
+    help = help_text(
+        """
+        Take the settings that this target leaves open from the `export_config.json` of the
+        checkpoint: `config`, `architecture`, `dtype`, `for_generation`, `generation_config`,
+        `multi_token_decode`, `components`, `sample_inputs` and `dims`. docs/recipes.md has the
+        format, and what happens where both say something.
+        """
+    )
+
+
 class ConfigField(CheckedMappingField):
     alias = "config"
-    required = True
     help = help_text(
         f"""
         What `transformers.exporters.AutoExportConfig.from_dict` takes, field for field:
-        `{{"export_format": "onnx", "dynamic": True}}`.
+        `{{"export_format": "onnx", "dynamic": True}}`. Required, but with `recipe=True`.
 
         `export_format` is one of {", ".join(FORMATS)}. docs/target.md lists the keys of each
         format; an unknown key, or a key of another format, is an error.
@@ -80,7 +93,7 @@ class ConfigField(CheckedMappingField):
 
     @classmethod
     def check(cls, value: Any) -> None:
-        check_config(value)
+        check_config_part(value)
 
 
 class ArchitectureField(CheckedStringField):
@@ -99,22 +112,19 @@ class ArchitectureField(CheckedStringField):
 
 class DtypeField(CheckedStringField):
     alias = "dtype"
-    default = "float32"
-    value: str
-    help = f"The dtype of the weights in the artifact: {', '.join(DTYPES)}."
+    help = f"The dtype of the weights in the artifact: {', '.join(DTYPES)}. Default: float32."
 
     @classmethod
     def check(cls, value: str) -> str:
         return check_dtype(value)
 
 
-class ForGenerationField(BoolField):
+class ForGenerationField(TriBoolField):
     alias = "for_generation"
-    default = False
     help = help_text(
         """
         Export the graphs that a generation loop calls (`prefill`, `decode`, encoders) with
-        `export_for_generation`, and not the one that `forward` is.
+        `export_for_generation`, and not the one that `forward` is. Default: False.
         """
     )
 
@@ -134,13 +144,13 @@ class GenerationConfigField(CheckedMappingField):
         check_generation_config(value)
 
 
-class MultiTokenDecodeField(BoolField):
+class MultiTokenDecodeField(TriBoolField):
     alias = "multi_token_decode"
-    default = False
     help = help_text(
         """
         Export a `decode` graph that takes any number of tokens, so that it serves the prompt as
-        well; `components` then defaults to `["decode"]`. Needs `for_generation=True`.
+        well; `components` then defaults to `["decode"]`. Needs `for_generation=True`. Default:
+        False.
         """
     )
 
@@ -217,6 +227,7 @@ class ExportModelTarget(Target):
         ExportDependenciesField,
         ModelField,
         *HUB_FIELDS,
+        RecipeField,
         ConfigField,
         ArchitectureField,
         DtypeField,
@@ -248,6 +259,8 @@ class ExportModelTarget(Target):
     def validate(self) -> None:
         try:
             check_hub_fields(self, self[ModelField].value)
+            if self[RecipeField].value:
+                return  # What goes together is known once the checkpoint is there.
             spec = export_spec(self)
             check_verifiable(
                 spec.export_format,

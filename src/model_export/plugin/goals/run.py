@@ -16,7 +16,7 @@ from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
 
 from model_export.plugin.artifacts import Artifact, ArtifactRequest
-from model_export.plugin.config_keys import check_config
+from model_export.plugin.export_settings import ExportSettings, ExportSettingsRequest
 from model_export.plugin.locked_resolves import (
     LockedResolve,
     LockedResolveRequest,
@@ -39,7 +39,6 @@ class ArtifactRunFieldSet(RunFieldSet):
     required_fields = (ModelField, ConfigField)
     run_in_sandbox_behavior = RunInSandboxBehavior.RUN_REQUEST_HERMETIC
 
-    config: ConfigField
     resolve: ExportResolveField
     environment: EnvironmentField
 
@@ -56,7 +55,8 @@ def runtime_resolve(export_format: str, exported_in: Optional[str], known: Itera
 async def run_artifact(
     field_set: ArtifactRunFieldSet, pex_environment: PexEnvironment, python_setup: PythonSetup
 ) -> RunRequest:
-    export_format, _ = check_config(field_set.config.value)
+    settings = await Get(ExportSettings, ExportSettingsRequest(field_set.address))
+    export_format = settings.spec.export_format
     resolve = runtime_resolve(export_format, field_set.resolve.value, python_setup.resolves)
     # Before the export, which takes minutes.
     await Get(LockedResolve, LockedResolveRequest(resolve, field_set.address))

@@ -1,0 +1,60 @@
+"""From settings, under the names of a target's fields, to the spec of an export.
+
+Free of Pants: settings come from a BUILD file, from a recipe, or from both.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Mapping
+
+from model_export.plugin.config_keys import check_config
+from model_export.plugin.field_errors import SpecError
+from model_export.plugin.generation_checks import (
+    check_components,
+    check_generation_config,
+    check_only_for_generation,
+)
+from model_export.plugin.shape_checks import check_dims, check_sample_inputs
+from model_export.spec import ExportSpec
+
+
+def spec_of(settings: Mapping[str, Any]) -> ExportSpec:
+    """The spec of an export with these settings, every default written out.
+
+    A setting that is None is as good as missing. Raises SpecError for settings that can't be
+    exported, each alone or together.
+    """
+    given = {name: value for name, value in settings.items() if value is not None}
+    if "config" not in given:
+        raise SpecError(
+            "config",
+            "is missing",
+            'Write config={"export_format": "onnx"}, or recipe=True for a checkpoint that has one',
+        )
+    export_format, config = check_config(given["config"])
+    generation_config = check_generation_config(given.get("generation_config", {}))
+    if (
+        generation_config.get("cache_implementation") == "static"
+        and "stateful" not in given["config"]
+        and "stateful" in config
+    ):
+        # OpenVINO's own state would lose the count of a static cache's filled positions.
+        config["stateful"] = False
+    for_generation = given.get("for_generation", False)
+    multi_token_decode = given.get("multi_token_decode", False)
+    components = check_components(given.get("components"))
+    if not for_generation:
+        check_only_for_generation(generation_config, multi_token_decode, components)
+    samples = given.get("sample_inputs")
+    return ExportSpec(
+        export_format=export_format,
+        config=config,
+        architecture=given.get("architecture"),
+        dtype=given.get("dtype", "float32"),
+        for_generation=for_generation,
+        generation_config=generation_config,
+        multi_token_decode=multi_token_decode,
+        components=components,
+        sample_inputs=None if samples is None else check_sample_inputs(samples),
+        dims=check_dims(given.get("dims", {}), config.get("dynamic_shapes")),
+    )

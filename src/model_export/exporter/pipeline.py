@@ -29,6 +29,7 @@ from model_export.manifest import (
     Manifest,
     record_files,
 )
+from model_export.recipe import RECIPE_FILE, recipe_text
 from model_export.spec import ExportRequest, ExportSpec
 
 # Recorded for every format; a backend adds its own.
@@ -64,6 +65,7 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
     with _step("write the artifact"):
         records = backend.save(programs, artifact, spec)
         copy_companions(checkpoint, artifact)
+        (artifact / RECIPE_FILE).write_text(recipe_text(spec), encoding="utf-8")
         check_no_leak(artifact, build_paths(Path.cwd(), folder.resolve()))
         manifest = Manifest(
             export_format=spec.export_format,

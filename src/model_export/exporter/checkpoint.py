@@ -12,10 +12,9 @@ from model_export.exporter.checkpoint_folder import (
     Checkpoint,
     architecture_class,
     open_checkpoint,
-    summary,
 )
 from model_export.exporter.companions import copy_companions
-from model_export.exporter.errors import ExportError
+from model_export.exporter.errors import ExportError, summary
 
 __all__ = ["Checkpoint", "copy_companions", "load_model", "load_tokenizer", "open_checkpoint"]
 
@@ -42,7 +41,7 @@ def load_model(checkpoint: Checkpoint, dtype: str) -> PreTrainedModel:
     """
     import torch
 
-    architecture = architecture_class(checkpoint.architecture)
+    architecture = architecture_class(checkpoint)
     try:
         config = architecture.config_class.from_pretrained(checkpoint.folder)
     except Exception as error:  # each config class validates with exceptions of its own
@@ -83,7 +82,10 @@ def load_tokenizer(checkpoint: Checkpoint) -> PreTrainedTokenizerBase | None:
         return None
     try:
         tokenizer: PreTrainedTokenizerBase = AutoTokenizer.from_pretrained(
-            checkpoint.folder, local_files_only=True
+            checkpoint.folder,
+            local_files_only=True,
+            # Explicitly not, where it isn't trusted: the engine would ask whoever sits there.
+            trust_remote_code=checkpoint.trust_remote_code,
         )
     except Exception as error:  # `tokenizers` raises bare Exception
         raise ExportError(

@@ -12,7 +12,8 @@ from typing import Any
 import transformers
 from transformers import PreTrainedModel
 
-from model_export.exporter.errors import ExportError
+from model_export.exporter.errors import ExportError, summary
+from model_export.exporter.remote_code import names_own_code, own_class
 from model_export.exporter.weights_files import find_weights, read_object
 from model_export.manifest import FileRecord, record_files
 from model_export.spec import CheckpointOrigin
@@ -35,13 +36,15 @@ class Checkpoint:
     """A checkpoint folder that was checked.
 
     `config` is config.json as it is, `architecture` the class to load (the config's first one, or
-    the one that the target names), `weights` the files that hold it, `files` every file.
+    the one that the target names), `weights` the files that hold it, `files` every file. The
+    checkpoint's own code runs where `trust_remote_code` is set.
     """
 
     folder: Path
     config: Mapping[str, Any]
     architecture: str
     overridden: bool
+    trust_remote_code: bool
     weights: tuple[str, ...]
     files: tuple[FileRecord, ...]
 
@@ -70,10 +73,17 @@ def open_checkpoint(folder: Path, origin: CheckpointOrigin, architecture: str | 
             "Use the checkpoint in floating point",
         )
     named = architecture if architecture is not None else _own_architecture(config)
-    _check_architecture(named, config, "architecture" if architecture else CONFIG_FILE)
-    return Checkpoint(
-        folder, config, named, architecture is not None, weights, record_files(folder)
+    checkpoint = Checkpoint(
+        folder,
+        config,
+        named,
+        architecture is not None,
+        origin.trust_remote_code,
+        weights,
+        record_files(folder),
     )
+    _check_architecture(checkpoint, "architecture" if architecture else CONFIG_FILE)
+    return checkpoint
 
 
 def _check_inside(folder: Path) -> None:
@@ -104,14 +114,22 @@ def _own_architecture(config: Mapping[str, Any]) -> str:
     )
 
 
-def architecture_class(name: str) -> Any:
-    """The model class of that name, once `open_checkpoint` has found it to be one."""
-    return getattr(transformers, name)
+def architecture_class(checkpoint: Checkpoint) -> Any:
+    """The model class to load, once `open_checkpoint` has found it to be one.
+
+    Where the target trusts it, the checkpoint's own code comes first, as in the engine.
+    """
+    if checkpoint.trust_remote_code:
+        own = own_class(checkpoint.folder, checkpoint.config, checkpoint.architecture)
+        if own is not None:
+            return own
+    return getattr(transformers, checkpoint.architecture, None)
 
 
-def _check_architecture(name: str, config: Mapping[str, Any], subject: str) -> None:
+def _check_architecture(checkpoint: Checkpoint, subject: str) -> None:
+    name, config = checkpoint.architecture, checkpoint.config
     try:
-        found = getattr(transformers, name, None)
+        found = architecture_class(checkpoint)
     except (ImportError, RuntimeError) as error:
         raise ExportError(
             subject, f"names {name}, which can't be imported ({summary(error)})", "Name another"
@@ -119,14 +137,15 @@ def _check_architecture(name: str, config: Mapping[str, Any], subject: str) -> N
     if not (isinstance(found, type) and issubclass(found, PreTrainedModel)):
         near = difflib.get_close_matches(name, dir(transformers), n=1, cutoff=0.8)
         hint = f", for example {near[0]}" if near else ""
-        own_code = "auto_map" in config
+        own_code = names_own_code(config) and not checkpoint.trust_remote_code
         raise ExportError(
             subject,
             f"names {name}, which isn't a model class of transformers {transformers.__version__}"
             + (" (its own code, in `auto_map`, isn't run)" if own_code else ""),
-            f'Set `architecture="..."` in the target to one that is{hint}',
+            f'Set `architecture="..."` in the target to one that is{hint}'
+            + (", or trust_remote_code=True for a hub id whose code you trust" if own_code else ""),
         )
-    wanted = getattr(architecture_class(name).config_class, "model_type", None)
+    wanted = getattr(getattr(found, "config_class", None), "model_type", None)
     parts = [config, *(part for part in config.values() if isinstance(part, dict))]
     types = {part["model_type"] for part in parts if "model_type" in part}
     if "model_type" in config and wanted is not None and wanted not in types:
@@ -136,9 +155,3 @@ def _check_architecture(name: str, config: Mapping[str, Any], subject: str) -> N
             f"`{config['model_type']}`",
             f'Set `architecture="..."` in the target to a `{config["model_type"]}` class',
         )
-
-
-def summary(error: BaseException) -> str:
-    """An error's type and the first line of its message that says anything, without full stop."""
-    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
-    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

@@ -97,7 +97,7 @@ def _write_template(checkpoint: Checkpoint, artifact: Path) -> None:
 def _write_generation_config(checkpoint: Checkpoint, artifact: Path) -> None:
     from transformers import GenerationConfig
 
-    architecture = architecture_class(checkpoint.architecture)
+    architecture = architecture_class(checkpoint)
     if (artifact / GENERATION_FILE).exists() or not architecture.can_generate():
         return
     config = architecture.config_class.from_pretrained(checkpoint.folder)

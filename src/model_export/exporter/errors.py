@@ -15,3 +15,9 @@ class ExportError(Exception):
         self.subject = subject
         self.problem = problem
         self.remedy = remedy
+
+
+def summary(error: BaseException) -> str:
+    """An error's type and the first line of its message that says anything, without full stop."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    return f"{type(error).__name__}: {lines[0].rstrip('.')}" if lines else type(error).__name__

@@ -146,8 +146,9 @@ async def hub_checkpoint(request: HubCheckpointRequest) -> CheckpointFolder:
         check_checkpoint_files("model", snapshot.files, locked.pickle)
     except SpecError as error:
         raise TargetError(address, error) from error
+    identity = f"{locked.repo}@{locked.commit}"
     return CheckpointFolder(
-        digest, CheckpointOrigin("hub", f"{locked.repo}@{locked.commit}", locked.pickle)
+        digest, CheckpointOrigin("hub", identity, locked.pickle, locked.remote_code)
     )
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 from transformers import PreTrainedModel
 
@@ -28,22 +29,29 @@ _SURROUNDINGS: tuple[tuple[str, Mapping[str, str]], ...] = (
     ),
 )
 
+LOCAL = CheckpointOrigin("local", "tiny")
+
 
 def build_twice(
-    model: PreTrainedModel, spec: ExportSpec, folder: Path
+    model: PreTrainedModel,
+    spec: ExportSpec,
+    folder: Path,
+    origin: CheckpointOrigin = LOCAL,
+    files: Mapping[str, str] = MappingProxyType({}),
 ) -> tuple[tuple[FileRecord, ...], tuple[FileRecord, ...]]:
     """The files of both artifacts, manifest included.
 
-    The builds differ in folder (that of the code, too), HOME, TMPDIR, locale, time zone, hash seed
-    and thread count. Fails the test with the process's output if one of them fails.
+    `files` are put into the checkpoint, or in the place of what the model saves. The builds differ
+    in folder (that of the code, too), HOME, TMPDIR, locale, time zone, hash seed and thread count.
+    Fails the test with the process's output if one of them fails.
     """
-    request = ExportRequest(
-        spec, CheckpointOrigin("local", "tiny"), Toolchain(spec.export_format, "0" * 64)
-    )
+    request = ExportRequest(spec, origin, Toolchain(spec.export_format, "0" * 64))
     builds = []
     for name, variables in _SURROUNDINGS:
         sandbox = folder / name
         model.save_pretrained(sandbox / "checkpoint")
+        for path, text in files.items():
+            (sandbox / "checkpoint" / path).write_text(text, encoding="utf-8")
         sources = Path(model_export.__file__).parent
         shutil.copytree(sources, sandbox / "model_export", ignore=shutil.ignore_patterns("*.pyc"))
         (sandbox / "request.json").write_text(request.to_json(), encoding="utf-8")

@@ -27,6 +27,7 @@ from hub.faults import (
     Status,
     WrongSize,
 )
+from hub.hostile_locks import HOSTILE_PATHS
 from hub.repositories import Content, HubRepository
 from hub.server import Hub
 from model_export.checkpoint_ask import CheckpointAsk, LockRequest
@@ -361,6 +362,24 @@ def test_locks_no_name_that_cannot_be_a_file_everywhere(hub: Hub, lock: Lock, na
     assert lock().files == expected.files
     message = _refused(UnsuitableCheckpointError, lock, include=("*",), pickle=True)
     assert "the path" in message
+
+
+# Of a kind that the ask below allows.
+_ALLOWED = ("pickle", "pickle in capitals", "code", "library")
+LISTED = {name: path for name, path in HOSTILE_PATHS.items() if name not in _ALLOWED}
+
+
+@pytest.mark.parametrize("path", LISTED.values(), ids=LISTED.keys())
+def test_refuses_a_list_with_a_hostile_name(hub: Hub, lock: Lock, path: str) -> None:
+    entry = {"rfilename": path, "size": 1, "blobId": "0" * 40}
+
+    def more(document: Any) -> Any:
+        return {**document, "siblings": [*document["siblings"], entry]}
+
+    hub.misbehave(Json(more), "/api/*", times=100)
+    with pytest.raises((UnsuitableCheckpointError, WrongAnswerError)) as caught:
+        lock(include=("*",), pickle=True, remote_code=True)
+    assert str(caught.value).isprintable() and len(str(caught.value)) < 500
 
 
 def test_knows_of_code(hub: Hub) -> None:

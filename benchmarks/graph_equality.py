@@ -15,17 +15,19 @@ from model_export.manifest import Manifest
 
 
 def onnx_digest(graph: Path, weights: Path | None) -> str:
-    """Of everything in the graph after normalisation, and each initializer's content by name.
+    """Of everything in the graph after our passes, and each initializer's content by name.
 
     Names that passes give to dimensions included; the place of a tensor in a weights file isn't.
     """
     import onnx_ir
 
+    from model_export.exporter.backends.onnx.engine import transpose_keys
     from model_export.exporter.backends.onnx.passes import normalise
 
     del weights  # The graph names its own.
     model = onnx_ir.load(graph)
-    normalise(model, {})
+    transpose_keys(model)
+    normalise(model, {}, optimize=True)
     digest = hashlib.sha256()
     for owner in model.graphs():
         for name, value in owner.initializers.items():
@@ -42,16 +44,18 @@ def onnx_digest(graph: Path, weights: Path | None) -> str:
 
 
 def openvino_digest(graph: Path, weights: Path | None) -> str:
-    """Of the IR as OpenVINO writes it again with stable names, and its weights."""
+    """Of the IR as OpenVINO writes it again with our attention and names, and its weights."""
     import tempfile
 
     import openvino
 
     from model_export.exporter.backends.openvino.engine import write_ir
+    from model_export.exporter.backends.openvino.grouped_attention import share_heads
     from model_export.exporter.backends.openvino.stable_names import make_names_stable
 
     core = openvino.Core()
     model = core.read_model(graph, weights) if weights is not None else core.read_model(graph)
+    share_heads(model)
     make_names_stable(model, "graph")
     digest = hashlib.sha256()
     with tempfile.TemporaryDirectory() as folder:

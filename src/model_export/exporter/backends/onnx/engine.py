@@ -37,7 +37,14 @@ def export_program(
     with fast_matching(), no_stack_traces():
         program, _ = OnnxExporter().export_program(module, inputs | flags, engine_config)
     if config["optimize"]:
-        # torchlib transposes a key by ten operators. The engine mends that before it fuses for ONNX
-        # Runtime (5.24.0), and it is as good for every other runtime.
-        _KEY_TRANSPOSE.apply_to_model(program)
+        transpose_keys(program)
     return program
+
+
+def transpose_keys(program: onnx_ir.Model) -> None:
+    """Make one operator of the transpose of each attention's keys.
+
+    torchlib (onnxscript 0.7.0) writes ten. The engine mends that before it fuses for ONNX Runtime
+    (5.24.0), and it is as good for every other runtime.
+    """
+    _KEY_TRANSPOSE.apply_to_model(program)

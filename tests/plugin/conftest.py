@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import tempfile
+
 import pytest
 from pants.core.goals import package as core_package
 from pants.core.target_types import FileTarget
@@ -74,5 +76,8 @@ def make_rule_runner() -> RuleRunner:
 
 
 @pytest.fixture(scope="session")
-def rule_runner() -> RuleRunner:
-    return make_rule_runner()
+def rule_runner(tmp_path_factory: pytest.TempPathFactory) -> RuleRunner:
+    """One whose build root has nothing beside it that others write to."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tempfile, "tempdir", str(tmp_path_factory.mktemp("pants")))
+        return make_rule_runner()

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
 import onnx_ir
 import onnxruntime
+import pytest
 
 from model_export.exporter.backends.onnx.passes.divide_by_root import DivideByRootPass
 from model_export.exporter.backends.onnx.passes.drop_host_metadata import DropHostMetadataPass
+from model_export.exporter.backends.onnx.passes.grouped_attention import GroupedAttentionPass
 from model_export.exporter.backends.onnx.passes.name_dimensions import NameDimensionsPass
 from model_export.exporter.backends.onnx.passes.static_dimensions import StaticDimensionsPass
 
@@ -125,3 +128,54 @@ def test_the_square_of_an_inverse_root_stays() -> None:
     model, inverse = _norm()
     model.graph[2].replace_input_with(1, inverse.outputs[0])
     assert not DivideByRootPass()(model).modified
+
+
+def _attention(heads: int, groups: int, **changes: Any) -> onnx_ir.Model:
+    """Scores of queries with keys that are repeated for each head, as an export writes them."""
+    axis, scale = changes.get("axis", 2), changes.get("scale", [0.5])
+    text = f"""
+        <ir_version: 10, opset_import: ["": 20]>
+        attention (float[batch, {heads}, new, 4] queries, float[batch, {groups}, all, 4] keys)
+            => (float[batch, {heads}, new, all] scores)
+        <int64[1] axis = {{{axis}}}, int64[4] joined = {{0, {heads}, -1, 4}},
+         float scale = {{{scale[0]}}},
+         int64[5] repeated = {{1, 1, {heads // groups}, 1, 1}}>
+        {{
+            apart = Unsqueeze(keys, axis)
+            copies = Expand(apart, repeated)
+            whole = Reshape(copies, joined)
+            swapped = Transpose<perm = [0, 1, 3, 2]>(whole)
+            scaled = Mul(swapped, scale)
+            scores = MatMul(queries, scaled)
+        }}
+    """
+    model = onnx_ir.from_onnx_text(text)
+    onnx_ir.passes.common.ShapeInferencePass()(model)
+    for node in model.graph:
+        (value,) = node.outputs
+        if node.op_type == "Reshape":
+            value.shape = onnx_ir.Shape(["batch", heads, "all", 4])
+        if node.op_type == "Expand":
+            value.shape = onnx_ir.Shape(["batch", groups, heads // groups, "all", 4])
+    return model
+
+
+@pytest.mark.parametrize(("heads", "groups"), [(6, 2), (4, 1), (9, 3)])
+def test_scores_of_a_group_are_those_of_its_heads(heads: int, groups: int) -> None:
+    model = _attention(heads, groups)
+    generator = np.random.default_rng(0)
+    queries = generator.standard_normal((2, heads, 3, 4), dtype=np.float32)
+    keys = generator.standard_normal((2, groups, 5, 4), dtype=np.float32)
+    assert GroupedAttentionPass()(model).modified
+    assert _operators(model) == ["Transpose", "Mul", "Reshape", "MatMul", "Reshape"]
+    session = onnxruntime.InferenceSession(
+        onnx_ir.to_proto(model).SerializeToString(), providers=["CPUExecutionProvider"]
+    )
+    (scores,) = session.run(None, {"queries": queries, "keys": keys})
+    each = np.repeat(keys, heads // groups, axis=1)
+    np.testing.assert_allclose(scores, 0.5 * queries @ each.swapaxes(2, 3), rtol=1e-5, atol=1e-6)
+    assert not GroupedAttentionPass()(model).modified
+
+
+def test_other_repetitions_stay() -> None:
+    assert not GroupedAttentionPass()(_attention(4, 2, axis=1)).modified

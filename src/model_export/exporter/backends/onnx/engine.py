@@ -7,6 +7,7 @@ from typing import Any
 
 import onnx_ir
 import torch
+from onnx_ir.passes.common import RemoveUnusedNodesPass
 from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
 from transformers.exporters.onnxruntime_fusions import _KEY_TRANSPOSE
 
@@ -48,3 +49,5 @@ def transpose_keys(program: onnx_ir.Model) -> None:
     (5.24.0), and it is as good for every other runtime.
     """
     _KEY_TRANSPOSE.apply_to_model(program)
+    # Or ONNX Runtime computes the shapes that nothing needs any more.
+    RemoveUnusedNodesPass()(program)

@@ -11,6 +11,7 @@ import onnx_ir
 
 from model_export.exporter.backends.onnx.passes.divide_by_root import DivideByRootPass
 from model_export.exporter.backends.onnx.passes.drop_host_metadata import DropHostMetadataPass
+from model_export.exporter.backends.onnx.passes.grouped_attention import GroupedAttentionPass
 from model_export.exporter.backends.onnx.passes.name_dimensions import NameDimensionsPass
 from model_export.exporter.backends.onnx.passes.static_dimensions import StaticDimensionsPass
 
@@ -24,7 +25,7 @@ def normalise(
     of the tensor.
     """
     for step in (
-        *((DivideByRootPass(),) if optimize else ()),
+        *((DivideByRootPass(), GroupedAttentionPass()) if optimize else ()),
         DropHostMetadataPass(),
         StaticDimensionsPass(),
         NameDimensionsPass(dimension_names),

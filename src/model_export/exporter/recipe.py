@@ -23,6 +23,7 @@ from transformers.exporters.configs import ExportConfigMixin
 from model_export.exporter.backend import load_backend
 from model_export.exporter.components import build_components, capture_generation_config
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes, check_input_names
+from model_export.exporter.output_flags import split_flags
 from model_export.exporter.samples import build_sample_inputs
 from model_export.plugin.field_errors import SpecError
 from model_export.plugin.recipes import (
@@ -83,7 +84,9 @@ class RecipeExporter:
         export_format = self.spec.export_format
         known = {field.name for field in fields(self.exporter.config_class)}
         settings = {key: value for key, value in self.spec.config.items() if key in known}
-        settings["dynamic_shapes"] = build_dynamic_shapes(module, inputs, self.spec).tree
+        # The engine takes flags (`use_cache`) out itself, and wants shapes for what is left.
+        tensors, _ = split_flags(module, dict(inputs))
+        settings["dynamic_shapes"] = build_dynamic_shapes(module, tensors, self.spec).tree
         config: ExportConfigMixin = AutoExportConfig.from_dict(
             {"export_format": export_format, **settings}
         )

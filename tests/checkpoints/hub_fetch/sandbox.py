@@ -79,7 +79,7 @@ class Sandbox:
         listener, reports, folder = self.start(*names, content=content)
         with listener:
             process = self.process(folder)
-            _, stderr = process.communicate(timeout=60)
+            _, stderr = process.communicate(timeout=300)
         output = folder / "output"
         files = {path.name: path.read_bytes() for path in output.glob("*")}
         return Fetched(process.returncode, stderr, files, reports)

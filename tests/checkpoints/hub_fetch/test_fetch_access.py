@@ -93,7 +93,7 @@ def test_a_renamed_model_is_still_the_locked_one(sandbox: Sandbox) -> None:
     sandbox.hub.rename(REPO, "acme/renamed")
     with listener:
         process = sandbox.process(folder)
-        _, stderr = process.communicate(timeout=60)
+        _, stderr = process.communicate(timeout=300)
     assert process.returncode == 0, stderr
     assert "acme/tiny is 'acme/renamed' on the hub by now; the lock's name still works" in stderr
 

@@ -47,7 +47,7 @@ def test_two_fetches_of_one_file_do_not_share_its_partial(sandbox: Sandbox) -> N
     with first, second:
         processes = [sandbox.process(here), sandbox.process(there)]
         for process in processes:
-            process.communicate(timeout=60)
+            process.communicate(timeout=300)
     for process, folder in zip(processes, (here, there), strict=True):
         assert process.returncode == 0
         assert (folder / "output" / sha256(WEIGHTS)).read_bytes() == WEIGHTS

@@ -58,7 +58,7 @@ def test_a_wrong_file_in_the_users_cache_does_not_count(sandbox: Sandbox) -> Non
 def test_without_a_pants_that_answers(sandbox: Sandbox) -> None:
     _, _, folder = sandbox.start("config.json")
     process = sandbox.process(folder)
-    _, stderr = process.communicate(timeout=60)
+    _, stderr = process.communicate(timeout=300)
     assert process.returncode == 1
     assert "no Pants answers there (FileNotFoundError)" in stderr.splitlines()[-1]
     assert not (folder / "output").exists()

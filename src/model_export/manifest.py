@@ -81,6 +81,19 @@ class VerificationRecord:
 
 
 @dataclass(frozen=True)
+class CalibrationRecord:
+    """What a quantizer's ranges were observed on.
+
+    `source` is "files" or "sample_inputs" (the export's own, a single batch); `files` are those
+    that lines were drawn from, `batches` the number of calls that each component was observed in.
+    """
+
+    source: str
+    files: Tuple[FileRecord, ...]
+    batches: Mapping[str, int]
+
+
+@dataclass(frozen=True)
 class RecipeRecord:
     """The recipe of the checkpoint that a target with `recipe=True` took its settings from.
 
@@ -108,7 +121,8 @@ class Manifest:
 
     `spec` is the export's spec with every default written out, `lock` the name of the resolve and
     the sha256 of its lock file, `engine` package name -> version, `files` every file of the
-    artifact but the manifest itself. `recipe` is there where a recipe had a part in the spec.
+    artifact but the manifest itself. `recipe` is there where a recipe had a part in the spec,
+    `calibration` where a quantizer observed the model.
     """
 
     export_format: str
@@ -120,6 +134,7 @@ class Manifest:
     files: Tuple[FileRecord, ...]
     verification: VerificationRecord = field(default_factory=VerificationRecord)
     recipe: Optional[RecipeRecord] = None
+    calibration: Optional[CalibrationRecord] = None
     schema_version: int = SCHEMA_VERSION
 
     def to_json(self) -> str:
@@ -156,6 +171,7 @@ class Manifest:
                 files=_files(document["files"]),
                 verification=VerificationRecord(**document.get("verification", {})),
                 recipe=RecipeRecord(**document["recipe"]) if "recipe" in document else None,
+                calibration=_calibration(document.get("calibration")),
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ManifestError(f"{MANIFEST_FILE} is damaged ({error!r}): export again.") from error
@@ -163,6 +179,12 @@ class Manifest:
 
 def _files(items: Any) -> Tuple[FileRecord, ...]:
     return tuple(FileRecord(**item) for item in items)
+
+
+def _calibration(item: Optional[Dict[str, Any]]) -> Optional[CalibrationRecord]:
+    if item is None:
+        return None
+    return CalibrationRecord(item["source"], _files(item["files"]), item["batches"])
 
 
 def _tensors(items: Any) -> Tuple[TensorRecord, ...]:

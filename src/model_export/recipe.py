@@ -27,6 +27,7 @@ RECIPE_SETTINGS = (
     "components",
     "sample_inputs",
     "dims",
+    "quantizer",
 )
 
 

@@ -42,6 +42,8 @@ GENERATION_COMPONENTS = (
 )
 # Those of the engine that leave one graph for one device; the deprecated names are left out.
 CACHE_IMPLEMENTATIONS = ("dynamic", "static")
+# Where an export process finds the files of `calibration`, each at its path in the repository.
+CALIBRATION_FOLDER = "calibration"
 
 
 @dataclass(frozen=True)
@@ -58,6 +60,8 @@ class ExportSpec:
     components: Optional[Tuple[str, ...]] = None
     sample_inputs: Optional[Mapping[str, Any]] = None
     dims: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
+    quantizer: Optional[Mapping[str, Any]] = None
+    calibration: Optional[Mapping[str, Any]] = None
 
     @property
     def is_dynamic(self) -> bool:

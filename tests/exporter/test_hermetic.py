@@ -102,3 +102,15 @@ def test_environment_is_fixed_and_private(tmp_path: Path) -> None:
     assert temporary == str(tmp_path / "private dir" / "tmp")
     assert home == str(tmp_path / "private dir" / "home")
     assert Path(temporary).is_dir() and Path(home).is_dir()
+
+
+def test_a_pinned_computation_is_torchs_own(tmp_path: Path) -> None:
+    result = _run(
+        "hermetic.pin_computation()\n"
+        "import torch\n"
+        "print(torch.backends.cpu.get_cpu_capability(), torch.get_num_threads())\n",
+        tmp_path,
+        ATEN_CPU_CAPABILITY="avx2",
+        OMP_NUM_THREADS="2",
+    )
+    assert result.stdout.split() == ["DEFAULT", "1"], result.stderr

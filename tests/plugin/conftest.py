@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from typing import Sequence, Type
 
 import pytest
 from pants.core.goals import package as core_package
@@ -15,6 +16,7 @@ from pants.engine.target import (
     DependenciesRequest,
     HydratedSources,
     HydrateSourcesRequest,
+    Target,
     Targets,
 )
 from pants.testutil.rule_runner import PYTHON_BOOTSTRAP_ENV, QueryRule, RuleRunner
@@ -33,7 +35,10 @@ LOCK = "packaging==25.0 --hash=sha256:{}\n".format("0" * 64)
 RESOLVES = ("dynamo", "onnx", "executorch", "openvino", "checkpoints")
 
 
-def make_rule_runner() -> RuleRunner:
+def make_rule_runner(
+    target_types: Sequence[Type[Target]] = (), queries: Sequence[QueryRule] = ()
+) -> RuleRunner:
+    """A runner with the plugin, and what a test adds to it."""
     runner = RuleRunner(
         rules=[
             *register.rules(),
@@ -53,8 +58,9 @@ def make_rule_runner() -> RuleRunner:
             QueryRule(ProcessSources, [ExporterSourcesRequest]),
             QueryRule(ProcessSources, [ModuleSourcesRequest]),
             QueryRule(Targets, [DependenciesRequest]),
+            *queries,
         ],
-        target_types=[*register.target_types(), FileTarget],
+        target_types=[*register.target_types(), FileTarget, *target_types],
         objects={"parametrize": Parametrize},
     )
     resolves = {name: f"3rdparty/{name}/lock.txt" for name in RESOLVES}

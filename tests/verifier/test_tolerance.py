@@ -14,16 +14,35 @@ def _spec(**fields: Any) -> dict[str, Any]:
     return {"dtype": "float32", "config": {}, **fields}
 
 
+def _weights(mode: str) -> dict[str, Any]:
+    config = "NNCFWeightCompressionConfig"
+    return {"type": "NNCFOpenVINOQuantizer", "config": config, "mode": mode}
+
+
+_FP8 = {
+    "type": "NNCFOpenVINOQuantizer",
+    "config": "NNCFQuantizationConfig",
+    "mode": "FP8_E4M3",
+}
+
+
 @pytest.mark.parametrize(
     ("spec", "row"),
     [
         (_spec(), "float32"),
         (_spec(dtype="bfloat16"), "bfloat16"),
         (_spec(config={"compress_to_fp16": True}), "float16 weights"),
-        (_spec(quantizer={"type": "onnxruntime_dynamic"}), "int8"),
-        (_spec(quantizer={"type": "onnxruntime_static"}), "int8"),
-        (_spec(quantizer={"type": "nncf_openvino", "mode": "int8_sym"}), "8-bit weights"),
-        (_spec(quantizer={"type": "nncf_openvino", "mode": "int4_sym"}), "4-bit weights"),
+        (_spec(quantizer=_weights("INT8_SYM")), "8-bit weights"),
+        (_spec(quantizer=_weights("MXFP8_E4M3")), "8-bit weights"),
+        (_spec(quantizer=_weights("INT4_SYM")), "4-bit weights"),
+        (_spec(quantizer=_weights("NF4")), "4-bit weights"),
+        (_spec(quantizer=_FP8), "int8"),
+        (_spec(quantizer={"type": "PT2EQuantizer", "quantizer": "X86InductorQuantizer"}), "int8"),
+        (
+            _spec(quantizer={"prefill": _weights("INT8_SYM"), "decode": _weights("INT4_SYM")}),
+            "4-bit weights",
+        ),
+        (_spec(quantizer={"prefill": _weights("INT8_SYM"), "decode": _FP8}), "int8"),
     ],
 )
 def test_rows(spec: dict[str, Any], row: str) -> None:

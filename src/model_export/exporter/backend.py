@@ -9,6 +9,7 @@ from typing import Any, Protocol
 
 import torch
 
+from model_export.exporter.quantizers.quantization import Quantization
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
 
@@ -24,11 +25,17 @@ class Backend(Protocol):
         ...
 
     def export(
-        self, name: str, module: torch.nn.Module, inputs: dict[str, Any], spec: ExportSpec
+        self,
+        name: str,
+        module: torch.nn.Module,
+        inputs: dict[str, Any],
+        spec: ExportSpec,
+        quantization: Quantization | None = None,
     ) -> Any:
         """Export one component through the engine; return its normalised program in memory.
 
-        `inputs` are the forward kwargs at the traced shape; tensors and caches.
+        `inputs` are the forward kwargs at the traced shape; tensors and caches. `quantization` is
+        how this component is quantized, if it is.
         """
         ...
 

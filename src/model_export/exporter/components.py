@@ -50,6 +50,17 @@ def capture_components(
     model: PreTrainedModel, inputs: dict[str, Any], spec: ExportSpec
 ) -> tuple[Component, ...]:
     """As `build_components`, with the inputs as they were computed."""
+    stages = capture_stages(model, inputs, spec)
+    if not spec.for_generation:
+        return stages
+    chosen = _choose(tuple(stage.name for stage in stages), model, spec)
+    return tuple(stage for stage in stages if stage.name in chosen)
+
+
+def capture_stages(
+    model: PreTrainedModel, inputs: dict[str, Any], spec: ExportSpec
+) -> tuple[Component, ...]:
+    """As `capture_components`, whichever of them `spec` asks for."""
     if not spec.for_generation:
         return (Component("model", model, dict(inputs)),)
     if not model.can_generate():
@@ -82,12 +93,10 @@ def capture_components(
             multi_token_decode=spec.multi_token_decode or model.config.is_encoder_decoder,
         )
     stages = {**encoder, **stages}
-    chosen = _choose(tuple(stages), model, spec)
     # An argument of None is its default, and a graph has no use for it (Mamba's mask).
     return tuple(
         Component(name, module, {key: value for key, value in kwargs.items() if value is not None})
         for name, (module, kwargs) in stages.items()
-        if name in chosen
     )
 
 

@@ -137,3 +137,24 @@ def seed() -> None:
     random.seed(0)
     numpy.random.seed(0)
     torch.manual_seed(0)
+
+
+# What makes floating-point results the same on every x86-64 CPU: one thread, and the oldest
+# instruction set of torch, oneDNN (in torch and OpenVINO), MKL and OpenBLAS.
+PINNED_COMPUTATION = {
+    "OMP_NUM_THREADS": "1",
+    "ATEN_CPU_CAPABILITY": "default",
+    "ONEDNN_MAX_CPU_ISA": "SSE41",
+    "MKL_NUM_THREADS": "1",
+    "MKL_CBWR": "COMPATIBLE",
+    "OPENBLAS_NUM_THREADS": "1",
+    "OPENBLAS_CORETYPE": "Prescott",
+}
+
+
+def pin_computation() -> None:
+    """Compute the same on every CPU of an architecture, slowly: for an export that calibrates.
+
+    To be called before torch is imported. ONNX Runtime reads none of these (docs/quantization.md).
+    """
+    os.environ.update(PINNED_COMPUTATION)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import time
+from contextlib import nullcontext
 from dataclasses import asdict
 from importlib import metadata
 from pathlib import Path
@@ -22,6 +23,8 @@ from model_export.exporter.dynamic_shapes import check_input_names
 from model_export.exporter.errors import ExportError
 from model_export.exporter.leaks import build_paths, check_no_leak
 from model_export.exporter.probe import record_probe
+from model_export.exporter.quantizers.plan import plan_quantization, record_calibration
+from model_export.exporter.quantizers.quantization import Quantization, quantizer_packages
 from model_export.exporter.samples import build_sample_inputs
 from model_export.manifest import (
     MANIFEST_FILE,
@@ -30,7 +33,7 @@ from model_export.manifest import (
     record_files,
 )
 from model_export.recipe import RECIPE_FILE, recipe_text
-from model_export.spec import ExportRequest, ExportSpec
+from model_export.spec import CALIBRATION_FOLDER, ExportRequest, ExportSpec
 
 # Recorded for every format; a backend adds its own.
 _COMMON_PACKAGES = ("torch", "transformers")
@@ -55,12 +58,15 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
         inputs = build_sample_inputs(model, tokenizer, spec)
         components = build_components(model, inputs, spec)
         check_input_names(spec, [component.inputs for component in components])
+    calibration = Path(CALIBRATION_FOLDER)
+    with _step("calibrate") if spec.calibration else nullcontext():
+        plan = plan_quantization(model, tokenizer, inputs, components, spec, calibration)
     with _step("record the probe"):
         record_probe(model, tokenizer, inputs, spec, probe)
     programs = {}
     for component in components:
         with _step(f"export {component.name}"):
-            programs[component.name] = _export(backend, component, spec)
+            programs[component.name] = _export(backend, component, spec, plan.get(component.name))
     artifact.mkdir(parents=True, exist_ok=True)
     with _step("write the artifact"):
         records = backend.save(programs, artifact, spec)
@@ -78,18 +84,27 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
                 "sha256": request.toolchain.lock_sha256,
             },
             engine={
-                name: metadata.version(name) for name in (*_COMMON_PACKAGES, *backend.packages)
+                name: metadata.version(name)
+                for name in (*_COMMON_PACKAGES, *backend.packages, *quantizer_packages(spec))
             },
             components=records,
             files=record_files(artifact),
+            calibration=record_calibration(spec, plan, calibration),
         )
         (artifact / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
     return manifest
 
 
-def _export(backend: Backend, component: Component, spec: ExportSpec) -> Any:
+def _export(
+    backend: Backend,
+    component: Component,
+    spec: ExportSpec,
+    quantization: Quantization | None,
+) -> Any:
     try:
-        return backend.export(component.name, component.module, component.inputs, spec)
+        return backend.export(
+            component.name, component.module, component.inputs, spec, quantization
+        )
     except ExportError:
         raise
     except Exception as error:

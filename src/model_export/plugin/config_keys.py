@@ -123,7 +123,7 @@ REFUSED_CONFIG_KEYS: Mapping[str, Tuple[str, str]] = MappingProxyType(
         ),
         "quantizer": (
             "takes an object of the engine, which a BUILD file can't hold",
-            "Remove it; quantized exports aren't supported yet",
+            'Write it as the target\'s own field: `quantizer={"type": ...}`',
         ),
     }
 )

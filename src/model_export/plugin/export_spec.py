@@ -14,7 +14,8 @@ from model_export.spec import ExportSpec
 def target_settings(target: Target) -> Dict[str, Any]:
     """What a target itself says of its export, by field; nothing of what it leaves open."""
     fields = {field.alias: field.value for field in target.field_values.values()}
-    return {name: fields[name] for name in RECIPE_SETTINGS if fields[name] is not None}
+    names = (*RECIPE_SETTINGS, "calibration")
+    return {name: fields[name] for name in names if fields[name] is not None}
 
 
 def export_spec(target: Target) -> ExportSpec:

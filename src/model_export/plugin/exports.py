@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Iterable
 
 from pants.engine.addresses import Address
 from pants.engine.engine_aware import EngineAwareParameter
-from pants.engine.fs import AddPrefix, CreateDigest, Digest, FileContent
+from pants.engine.fs import EMPTY_DIGEST, AddPrefix, CreateDigest, Digest, FileContent
 from pants.engine.process import ProcessResultMetadata
 from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.util.logging import LogLevel
 
+from model_export.plugin.calibration_files import CalibrationFiles, CalibrationFilesRequest
 from model_export.plugin.checkpoint_folders import CheckpointFolder
 from model_export.plugin.checkpoint_lookup import (
     CheckpointAddress,
@@ -24,7 +25,7 @@ from model_export.plugin.model_checkpoints import ModelCheckpointRequest
 from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
 from model_export.plugin.target_types import ExportResolveField, ModelField
-from model_export.spec import ExportRequest
+from model_export.spec import CALIBRATION_FOLDER, ExportRequest
 
 _EXPORTER_MODULE = "model_export.exporter"
 _REQUEST_FILE = "request.json"
@@ -71,6 +72,14 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
         Get(LockedResolve, LockedResolveRequest(resolve, address)),
         Get(CheckpointAddress, CheckpointAddressRequest(target[ModelField].value, address)),
     )
+    calibration = EMPTY_DIGEST
+    if spec.calibration is not None:
+        files = await Get(
+            CalibrationFiles,
+            CalibrationFilesRequest(tuple(spec.calibration["files"]), address),
+        )
+        spec = replace(spec, calibration={**spec.calibration, "files": list(files.paths)})
+        calibration = await Get(Digest, AddPrefix(files.digest, CALIBRATION_FOLDER))
     sources = await Get(ProcessSources, ExporterSourcesRequest(spec.export_format))
     checkpoint = await Get(CheckpointFolder, ModelCheckpointRequest(address))
     export = ExportRequest(spec, checkpoint.origin, lock.toolchain)
@@ -84,7 +93,7 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
             module=_EXPORTER_MODULE,
             argv=(_REQUEST_FILE, _CHECKPOINT, _ARTIFACT, _PROBE),
             resolve=resolve,
-            inputs=(sources.digest, request_file, checkpoint_files),
+            inputs=(sources.digest, request_file, checkpoint_files, calibration),
             outputs=(_ARTIFACT, _PROBE),
             description=(
                 f"Export {checkpoint.origin.identity} to {spec.export_format} ({address})"

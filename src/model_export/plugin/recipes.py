@@ -12,6 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
 from model_export.plugin.config_keys import CONFIG_KEYS, check_config_part
 from model_export.plugin.field_errors import SpecError, nearest
 from model_export.plugin.generation_checks import check_components, check_generation_config
+from model_export.plugin.quantizer_checks import check_quantizer
 from model_export.plugin.references import check_architecture, check_dtype
 from model_export.plugin.shape_checks import (
     check_dims_form,
@@ -288,6 +289,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "components": _present("components", check_components),
     "sample_inputs": _present("sample_inputs", check_sample_inputs),
     "dims": _present("dims", check_dims_form),
+    "quantizer": _present("quantizer", check_quantizer),
 }
 
 

@@ -9,6 +9,7 @@ from pants.engine.target import Target
 
 from model_export.plugin import (
     artifacts,
+    calibration_files,
     checkpoint_folders,
     checkpoint_lookup,
     export_settings,
@@ -48,6 +49,7 @@ def rules() -> Iterable[object]:
     package_dist.install_package_goal()
     return [
         *artifacts.rules(),
+        *calibration_files.rules(),
         *checkpoint_folders.rules(),
         *checkpoint_lookup.rules(),
         *dependents.rules(),

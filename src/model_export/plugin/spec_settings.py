@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import Any, Mapping
 
+from model_export.plugin.calibration_checks import check_calibration
 from model_export.plugin.config_keys import check_config
 from model_export.plugin.field_errors import SpecError
 from model_export.plugin.generation_checks import (
@@ -14,6 +15,8 @@ from model_export.plugin.generation_checks import (
     check_generation_config,
     check_only_for_generation,
 )
+from model_export.plugin.quantizer_checks import check_quantizer
+from model_export.plugin.quantizer_combinations import check_combination
 from model_export.plugin.shape_checks import check_dims, check_sample_inputs
 from model_export.spec import ExportSpec
 
@@ -46,7 +49,8 @@ def spec_of(settings: Mapping[str, Any]) -> ExportSpec:
     if not for_generation:
         check_only_for_generation(generation_config, multi_token_decode, components)
     samples = given.get("sample_inputs")
-    return ExportSpec(
+    quantizer, calibration = given.get("quantizer"), given.get("calibration")
+    spec = ExportSpec(
         export_format=export_format,
         config=config,
         architecture=given.get("architecture"),
@@ -57,4 +61,8 @@ def spec_of(settings: Mapping[str, Any]) -> ExportSpec:
         components=components,
         sample_inputs=None if samples is None else check_sample_inputs(samples),
         dims=check_dims(given.get("dims", {}), config.get("dynamic_shapes")),
+        quantizer=None if quantizer is None else check_quantizer(quantizer),
+        calibration=None if calibration is None else check_calibration(calibration),
     )
+    check_combination(spec)
+    return spec

@@ -28,6 +28,7 @@ from model_export.plugin.fields import (
 )
 from model_export.plugin.generation_checks import check_components, check_generation_config
 from model_export.plugin.hub_fields import HUB_FIELDS, check_hub_fields
+from model_export.plugin.quantizer_fields import CalibrationField, QuantizerField
 from model_export.plugin.references import check_architecture, check_dtype, check_model
 from model_export.plugin.shape_checks import check_dims_form, check_sample_inputs
 from model_export.plugin.verification_checks import check_verifiable
@@ -237,6 +238,8 @@ class ExportModelTarget(Target):
         ComponentsField,
         SampleInputsField,
         DimsField,
+        QuantizerField,
+        CalibrationField,
         ExportResolveField,
         SkipVerifyField,
         ToleranceField,

@@ -11,6 +11,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from model_export.quantizer_table import is_weight_only, quantizers_of
 from model_export.verifier.errors import VerificationError
 
 
@@ -100,8 +101,16 @@ def _row(spec: Mapping[str, Any]) -> str:
 
 
 def _quantized_row(quantizer: Mapping[str, Any]) -> str:
-    """By what is rounded: weights alone (a `mode` of weight compression), activations as well."""
-    mode = str(quantizer.get("mode") or "").lower()
-    if "4" in mode:
-        return "4-bit weights"
-    return "8-bit weights" if mode else "int8"
+    """By what is rounded: weights alone (weight compression, by its `mode`), activations as well.
+
+    Of several components' quantizers the one with the widest bounds: what one rounds, the others
+    are fed with.
+    """
+    rows = [_row_of(item) for item in quantizers_of(quantizer)]
+    return max(rows, key=lambda row: (TABLE[row].kl, TABLE[row].max_rel))
+
+
+def _row_of(quantizer: Mapping[str, Any]) -> str:
+    if not is_weight_only(quantizer):
+        return "int8"
+    return "8-bit weights" if "8" in quantizer["mode"] else "4-bit weights"

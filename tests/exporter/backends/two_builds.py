@@ -16,8 +16,20 @@ import model_export
 from model_export.manifest import FileRecord, record_files
 from model_export.spec import CheckpointOrigin, ExportRequest, ExportSpec, Toolchain
 
+_ARGUMENTS = ("request.json", "checkpoint", "out", "probe")
 _SURROUNDINGS: tuple[tuple[str, Mapping[str, str]], ...] = (
-    ("one", {"PYTHONHASHSEED": "0", "OMP_NUM_THREADS": "1", "LC_ALL": "C", "TZ": "UTC"}),
+    (
+        "one",
+        {
+            "PYTHONHASHSEED": "0",
+            "OMP_NUM_THREADS": "1",
+            "ATEN_CPU_CAPABILITY": "default",
+            "ONEDNN_MAX_CPU_ISA": "SSE41",
+            "OPENBLAS_CORETYPE": "Prescott",
+            "LC_ALL": "C",
+            "TZ": "UTC",
+        },
+    ),
     (
         "another place/with späces",
         {
@@ -32,6 +44,12 @@ _SURROUNDINGS: tuple[tuple[str, Mapping[str, str]], ...] = (
 LOCAL = CheckpointOrigin("local", "tiny")
 
 
+def _on_one_cpu() -> None:
+    """Let this process, and with it OpenVINO and ONNX Runtime, see one CPU only."""
+    if sys.platform == "linux":
+        os.sched_setaffinity(0, {min(os.sched_getaffinity(0))})
+
+
 def build_twice(
     model: PreTrainedModel,
     spec: ExportSpec,
@@ -42,7 +60,8 @@ def build_twice(
     """The files of both artifacts, manifest included.
 
     `files` are put into the checkpoint, or in the place of what the model saves. The builds differ
-    in folder (that of the code, too), HOME, TMPDIR, locale, time zone, hash seed and thread count.
+    in folder (that of the code, too), HOME, TMPDIR, locale, time zone, hash seed, thread count and
+    the CPU level of torch, oneDNN and OpenBLAS; on Linux, the first has one CPU.
     Fails the test with the process's output if one of them fails.
     """
     request = ExportRequest(spec, origin, Toolchain(spec.export_format, "0" * 64))
@@ -59,15 +78,7 @@ def build_twice(
         home.mkdir()
         temporary.mkdir()
         process = subprocess.run(
-            [
-                sys.executable,
-                "-m",
-                "model_export.exporter",
-                "request.json",
-                "checkpoint",
-                "out",
-                "probe",
-            ],
+            [sys.executable, "-m", "model_export.exporter", *_ARGUMENTS],
             cwd=sandbox,
             env={
                 "PATH": os.environ.get("PATH", ""),
@@ -78,6 +89,7 @@ def build_twice(
             capture_output=True,
             text=True,
             check=False,
+            preexec_fn=_on_one_cpu if name == "one" else None,
         )
         assert process.returncode == 0, process.stderr
         artifact = sandbox / "out"

@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
+import pytest
 import torch
 
-from exporter.backends.tiny_models import generation_spec, tiny_qwen3
+from exporter.backends.quantized import quantized_spec
+from exporter.backends.tiny_models import generation_spec, tiny_bert, tiny_qwen3
 from exporter.backends.two_builds import build_twice
 from model_export.exporter.backends.dynamo.portable import remove_build_traces
 
@@ -25,3 +28,19 @@ def test_torch_still_records_paths_and_the_pass_removes_them() -> None:
     assert any(".py" in node.meta["stack_trace"] for node in calls)
     remove_build_traces(program)
     assert not any({"stack_trace", "from_node"} & node.meta.keys() for node in program.graph.nodes)
+
+
+@pytest.mark.parametrize(
+    "quantizer",
+    [
+        {"type": "PT2EQuantizer"},
+        {"type": "NNCFTorchFXQuantizer", "config": "NNCFWeightCompressionConfig"},
+    ],
+    ids=lambda item: "-".join(map(str, item.values())),
+)
+def test_quantized_bytes_do_not_depend_on_them_either(
+    quantizer: dict[str, Any], tmp_path: Path
+) -> None:
+    model = tiny_bert()
+    one, another = build_twice(model, quantized_spec(model, "dynamo", quantizer), tmp_path)
+    assert one == another

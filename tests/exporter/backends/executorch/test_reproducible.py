@@ -3,13 +3,33 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
+
+import pytest
 
 from exporter.backends.executorch.one_layer import one_layer_qwen3
-from exporter.backends.tiny_models import generation_spec
+from exporter.backends.quantized import quantized_spec
+from exporter.backends.tiny_models import generation_spec, tiny_bert
 from exporter.backends.two_builds import build_twice
 
 
 def test_two_builds_are_equal(tmp_path: Path) -> None:
     one, another = build_twice(one_layer_qwen3(), generation_spec("executorch", {}), tmp_path)
     assert {file.path for file in one} > {"decode.pte", "manifest.copy.json"}
+    assert one == another
+
+
+@pytest.mark.parametrize(
+    "quantizer",
+    [
+        {"type": "PT2EQuantizer", "quantizer": "XNNPACKQuantizer"},
+        {"type": "NNCFTorchFXQuantizer", "config": "NNCFWeightCompressionConfig"},
+    ],
+    ids=lambda item: "-".join(map(str, item.values())),
+)
+def test_quantized_bytes_do_not_depend_on_them_either(
+    quantizer: dict[str, Any], tmp_path: Path
+) -> None:
+    model = tiny_bert()
+    one, another = build_twice(model, quantized_spec(model, "executorch", quantizer), tmp_path)
     assert one == another

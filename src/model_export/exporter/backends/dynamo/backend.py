@@ -15,6 +15,7 @@ from model_export.exporter.backends.dynamo.signature import Signature, describe
 from model_export.exporter.backends.dynamo.static_cache import forget_traced_batch
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.output_flags import split_flags
+from model_export.exporter.quantizers.quantization import Quantization
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
 
@@ -38,7 +39,12 @@ class DynamoBackend:
         """Every checked dynamo spec can be built."""
 
     def export(
-        self, name: str, module: torch.nn.Module, inputs: dict[str, Any], spec: ExportSpec
+        self,
+        name: str,
+        module: torch.nn.Module,
+        inputs: dict[str, Any],
+        spec: ExportSpec,
+        quantization: Quantization | None = None,
     ) -> DynamoComponent:
         """Trace `module(**inputs)`; the program keeps `inputs` as its example inputs.
 
@@ -47,7 +53,8 @@ class DynamoBackend:
         forget_traced_batch(inputs)
         inputs, flags = split_flags(module, inputs)
         shapes = build_dynamic_shapes(module, inputs, spec)
-        program = trace(module, inputs | flags, DynamoConfigKeys.from_spec(spec, shapes.tree))
+        keys = DynamoConfigKeys.from_spec(spec, shapes.tree, quantization)
+        program = trace(module, inputs | flags, keys)
         remove_build_traces(program)
         return DynamoComponent(program, describe(program, inputs, shapes.names, spec.dims))
 

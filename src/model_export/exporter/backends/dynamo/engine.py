@@ -12,6 +12,8 @@ from torch._dynamo.exc import Unsupported, UserError
 from transformers.exporters import DynamoConfig, DynamoExporter
 
 from model_export.exporter.errors import ExportError
+from model_export.exporter.quantizers.fx_graph import fx_quantizer
+from model_export.exporter.quantizers.quantization import Quantization
 from model_export.exporter.stack_traces import no_stack_traces
 from model_export.spec import ExportSpec
 
@@ -21,16 +23,22 @@ EngineModule: TypeAlias = Any
 
 @dataclass(frozen=True)
 class DynamoConfigKeys:
-    """The keys of `config` that steer tracing, `dynamic_shapes` as torch.export takes it."""
+    """The keys of `config` that steer tracing, `dynamic_shapes` as torch.export takes it.
+
+    `quantizer` is the engine's, for the traced graph.
+    """
 
     dynamic: bool
     strict: bool
     dynamic_shapes: Any
     prefer_deferred_runtime_asserts_over_guards: bool
+    quantizer: Any = None
 
     @classmethod
-    def from_spec(cls, spec: ExportSpec, dynamic_shapes: Any) -> DynamoConfigKeys:
-        """The keys as `spec` has them, but for the shapes of the component at hand."""
+    def from_spec(
+        cls, spec: ExportSpec, dynamic_shapes: Any, quantization: Quantization | None = None
+    ) -> DynamoConfigKeys:
+        """The keys as `spec` has them, but for shapes and quantizer of the component at hand."""
         return cls(
             dynamic=spec.config["dynamic"],
             strict=spec.config["strict"],
@@ -38,6 +46,7 @@ class DynamoConfigKeys:
             prefer_deferred_runtime_asserts_over_guards=spec.config[
                 "prefer_deferred_runtime_asserts_over_guards"
             ],
+            quantizer=None if quantization is None else fx_quantizer(quantization),
         )
 
 

@@ -28,6 +28,7 @@ from model_export.exporter.backends.executorch.mutated_inputs import with_mutate
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.errors import ExportError
 from model_export.exporter.output_flags import split_flags
+from model_export.exporter.quantizers.quantization import Quantization
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
 
@@ -63,7 +64,12 @@ class ExecutorchBackend:
             )
 
     def export(
-        self, name: str, module: torch.nn.Module, inputs: dict[str, Any], spec: ExportSpec
+        self,
+        name: str,
+        module: torch.nn.Module,
+        inputs: dict[str, Any],
+        spec: ExportSpec,
+        quantization: Quantization | None = None,
     ) -> ExecutorchComponent:
         """Trace `module(**inputs)` and lower it, every dynamic dimension bounded.
 
@@ -79,7 +85,7 @@ class ExecutorchBackend:
             bounds = DefaultBounds.of(module, inputs)
             longest = None if has_given_bounds(tree) else bounds.sequence
             tree = bound_every_dimension(tree, inputs, bounds)
-        tracing = DynamoConfigKeys.from_spec(spec, tree)
+        tracing = DynamoConfigKeys.from_spec(spec, tree, quantization)
         delegation = ExecutorchConfigKeys.from_spec(spec)
         traced: list[Signature] = []
 

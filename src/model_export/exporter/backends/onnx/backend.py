@@ -9,6 +9,7 @@ from typing import Any
 import onnx_ir
 import torch
 
+from model_export.exporter.backends.onnx.domains import import_quantized_domains
 from model_export.exporter.backends.onnx.engine import export_program
 from model_export.exporter.backends.onnx.passes import normalise
 from model_export.exporter.backends.onnx.serialise import write_programs
@@ -16,6 +17,7 @@ from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.errors import ExportError
 from model_export.exporter.mapped_weights import release_mapped_pages
 from model_export.exporter.output_flags import split_flags
+from model_export.exporter.quantizers.quantization import Quantization
 from model_export.exporter.strict_mode import refuse_strict
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
@@ -43,7 +45,12 @@ class OnnxBackend:
             )
 
     def export(
-        self, name: str, module: torch.nn.Module, inputs: dict[str, Any], spec: ExportSpec
+        self,
+        name: str,
+        module: torch.nn.Module,
+        inputs: dict[str, Any],
+        spec: ExportSpec,
+        quantization: Quantization | None = None,
     ) -> onnx_ir.Model:
         """Export one component; its initializers stay views of the module's weights.
 
@@ -52,7 +59,7 @@ class OnnxBackend:
         release_mapped_pages(tensor.data_ptr() for tensor in module.state_dict().values())
         inputs, flags = split_flags(module, inputs)
         shapes = build_dynamic_shapes(module, inputs, spec)
-        model = export_program(module, inputs, flags, spec.config, shapes.tree)
+        model = export_program(module, inputs, flags, spec.config, shapes.tree, quantization)
         wanted, got = spec.config["opset_version"], model.opset_imports.get("")
         if wanted is not None and got != wanted:
             raise ExportError(
@@ -60,6 +67,8 @@ class OnnxBackend:
                 f"is {wanted}, but `{name}` has an operator that can't be brought there from {got}",
                 f"Remove it, or choose {got}",
             )
+        if quantization is not None:
+            import_quantized_domains(model)
         normalise(model, shapes.names, spec.config["optimize"])
         return model
 

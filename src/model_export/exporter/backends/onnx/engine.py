@@ -12,6 +12,7 @@ from transformers.exporters.exporter_onnx import OnnxConfig, OnnxExporter
 from transformers.exporters.onnxruntime_fusions import _KEY_TRANSPOSE
 
 from model_export.exporter.backends.onnx.fast_matching import fast_matching
+from model_export.exporter.quantizers.quantization import Quantization
 from model_export.exporter.stack_traces import no_stack_traces
 
 # What the engine's config takes; our other keys decide how the file is written.
@@ -31,10 +32,20 @@ def export_program(
     flags: dict[str, Any],
     config: Mapping[str, Any],
     dynamic_shapes: dict[str, Any] | None,
+    quantization: Quantization | None = None,
 ) -> onnx_ir.Model:
-    """Trace `module(**inputs, **flags)` and convert it; initializers share the module's memory."""
+    """Trace `module(**inputs, **flags)` and convert it; initializers share the module's memory.
+
+    But for those of a quantized model, which is another one.
+    """
+    quantizer = None
+    if quantization is not None:
+        # Imports ONNX Runtime, and NNCF for its own quantizers.
+        from model_export.exporter.backends.onnx.quantizer import build_quantizer
+
+        quantizer = build_quantizer(quantization)
     options = {key: config[key] for key in _ENGINE_KEYS if key in config}
-    engine_config = OnnxConfig(**options, dynamic_shapes=dynamic_shapes)
+    engine_config = OnnxConfig(**options, dynamic_shapes=dynamic_shapes, quantizer=quantizer)
     with fast_matching(), no_stack_traces():
         program, _ = OnnxExporter().export_program(module, inputs | flags, engine_config)
     if config["optimize"]:

@@ -22,6 +22,7 @@ from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.errors import ExportError
 from model_export.exporter.mapped_weights import release_mapped_pages
 from model_export.exporter.output_flags import split_flags
+from model_export.exporter.quantizers.quantization import Quantization
 from model_export.exporter.strict_mode import refuse_strict
 from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
@@ -57,7 +58,12 @@ class OpenVINOBackend:
             )
 
     def export(
-        self, name: str, module: torch.nn.Module, inputs: dict[str, Any], spec: ExportSpec
+        self,
+        name: str,
+        module: torch.nn.Module,
+        inputs: dict[str, Any],
+        spec: ExportSpec,
+        quantization: Quantization | None = None,
     ) -> OpenVINOProgram:
         """Export one component; its constants share the module's memory.
 
@@ -68,7 +74,7 @@ class OpenVINOBackend:
         release_mapped_pages(tensor.data_ptr() for tensor in module.state_dict().values())
         inputs, flags = split_flags(module, inputs)
         shapes = build_dynamic_shapes(module, inputs, spec)
-        converted = export_program(module, inputs, flags, spec.config, shapes.tree)
+        converted = export_program(module, inputs, flags, spec.config, shapes.tree, quantization)
         fix_static_axes(converted.model, converted.shapes)
         share_heads(converted.model)
         make_names_stable(converted.model, name)

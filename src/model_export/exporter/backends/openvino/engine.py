@@ -15,6 +15,7 @@ from transformers.exporters.exporter_openvino import OpenVINOConfig, OpenVINOExp
 from transformers.exporters.utils import get_leaf_tensors
 
 from model_export.exporter.dynamic_shapes import traced_size
+from model_export.exporter.quantizers.quantization import Quantization
 from model_export.exporter.stack_traces import no_stack_traces
 
 _ENGINE_KEYS = (
@@ -40,10 +41,16 @@ def export_program(
     flags: dict[str, Any],
     config: Mapping[str, Any],
     dynamic_shapes: dict[str, Any] | None,
+    quantization: Quantization | None = None,
 ) -> Converted:
     """Trace `module(**inputs, **flags)` and convert it; the model's constants share its memory."""
+    quantizer = None
+    if quantization is not None:
+        from model_export.exporter.backends.openvino.quantizer import build_quantizer
+
+        quantizer = build_quantizer(quantization)
     options = {key: config[key] for key in _ENGINE_KEYS if key in config}
-    engine_config = OpenVINOConfig(**options, dynamic_shapes=dynamic_shapes)
+    engine_config = OpenVINOConfig(**options, dynamic_shapes=dynamic_shapes, quantizer=quantizer)
     exporter = _Exporter()
     with no_stack_traces():
         model, _ = exporter.export_program(module, inputs | flags, engine_config)

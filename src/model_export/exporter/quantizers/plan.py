@@ -1,0 +1,91 @@
+"""Which component is quantized with what, and what calibrates it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from transformers import PreTrainedModel, PreTrainedTokenizerBase
+
+from model_export.exporter.components import Component
+from model_export.exporter.errors import ExportError
+from model_export.exporter.quantizers.calibration import (
+    calibration_inputs,
+    choose_lines,
+    component_inputs,
+)
+from model_export.exporter.quantizers.quantization import Quantization
+from model_export.manifest import CalibrationRecord, FileRecord, sha256_of
+from model_export.quantizer_table import is_calibrated, quantizer_of
+from model_export.spec import ExportSpec
+
+
+def plan_quantization(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    inputs: Mapping[str, Any],
+    components: Sequence[Component],
+    spec: ExportSpec,
+    calibration: Path,
+) -> dict[str, Quantization]:
+    """The quantization of each component that has one, by its name.
+
+    `inputs` are the sample inputs, `calibration` is the folder with the files that the spec names.
+    Raises ExportError if `quantizer` names a component that isn't built, and for calibration files
+    that can't be used.
+    """
+    names = [component.name for component in components]
+    _check_names(spec, names)
+    chosen = {
+        name: quantizer
+        for name in names
+        if (quantizer := quantizer_of(spec.quantizer, name)) is not None
+    }
+    samples: dict[str, list[dict[str, Any]]] = {}
+    if spec.calibration is not None:
+        lines = choose_lines(spec, calibration)
+        batches = calibration_inputs(model, tokenizer, inputs, spec, lines)
+        samples = component_inputs(model, batches, spec)
+    elif any(map(is_calibrated, chosen.values())):
+        # What is traced has its floats blanked, which would calibrate every range to nothing.
+        samples = component_inputs(model, iter([dict(inputs)]), spec)
+        print(
+            "Calibrating on the sample inputs alone: `calibration` takes texts of the model's use.",
+            file=sys.stderr,
+        )
+    return {
+        name: Quantization(quantizer, tuple(samples.get(name, ())))
+        for name, quantizer in chosen.items()
+    }
+
+
+def _check_names(spec: ExportSpec, names: Sequence[str]) -> None:
+    if spec.quantizer and "type" not in spec.quantizer:
+        for name in spec.quantizer:
+            if name not in names:
+                raise ExportError(
+                    f"quantizer[{name!r}]",
+                    "is no component of this export",
+                    f"Choose from {', '.join(names)}",
+                )
+
+
+def record_calibration(
+    spec: ExportSpec, plan: Mapping[str, Quantization], calibration: Path
+) -> CalibrationRecord | None:
+    """What the manifest says of it; None where nothing was calibrated."""
+    calibrated = [name for name, item in plan.items() if is_calibrated(item.settings)]
+    if not calibrated:
+        return None
+    paths: Sequence[str] = spec.calibration["files"] if spec.calibration else ()
+    files = tuple(
+        FileRecord(path, (calibration / path).stat().st_size, sha256_of(calibration / path))
+        for path in paths
+    )
+    return CalibrationRecord(
+        "files" if spec.calibration else "sample_inputs",
+        files,
+        {name: len(plan[name].samples) for name in calibrated},
+    )

@@ -1,0 +1,217 @@
+"""Which quantizers an export can have: by format, by what else the target says.
+
+What a combination is refused for is measured: the backends' tests try each, and fail once the
+engine can do it.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Iterator, Mapping, Optional, Tuple
+
+from model_export.plugin.field_errors import SpecError
+from model_export.quantizer_table import QUANTIZERS, is_calibrated, settings_class
+from model_export.spec import ExportSpec
+
+_WEIGHTS = "NNCFWeightCompressionConfig"
+# The `mode`s of NNCF 3.4.0's weight compression that its other backends refuse.
+_OPENVINO_MODES = (
+    "NF4",
+    "CB4",
+    "MXFP4",
+    "MXFP8_E4M3",
+    "FP8_E4M3",
+    "FP4",
+    "NVFP4",
+    "CODEBOOK",
+    "ADAPTIVE_CODEBOOK",
+)
+_OPENVINO_ONLY = ("gptq", "lora_correction")
+
+_Refusal = Tuple[str, str, str]  # The setting, the problem, the remedy.
+
+
+def check_combination(spec: ExportSpec) -> None:
+    """Raise SpecError if the format, or another field, doesn't go with the quantizer."""
+    if spec.quantizer is None:
+        if spec.calibration is not None:
+            raise SpecError("calibration", "has no effect without a quantizer", "Remove it")
+        return
+    if spec.dtype != "float32":
+        raise SpecError(
+            "dtype",
+            f"is {spec.dtype!r} with a quantizer, and quantizers start from float32",
+            "Remove it",
+        )
+    if not spec.config.get("export_params", True):
+        raise SpecError(
+            "config['export_params']",
+            "is False, which leaves out what a quantizer makes",
+            "Remove it, or the quantizer",
+        )
+    named = dict(_by_path(spec.quantizer))
+    for path, quantizer in named.items():
+        _check_format(path, quantizer, spec)
+        for setting, problem, remedy in _refusals(quantizer, spec):
+            raise SpecError(f"{path}[{setting!r}]" if setting else path, problem, remedy)
+    _check_components(spec)
+    if spec.calibration is not None and not any(map(is_calibrated, named.values())):
+        raise SpecError(
+            "calibration", "has no effect: this quantizer doesn't observe the model", "Remove it"
+        )
+
+
+def _by_path(quantizer: Mapping[str, Any]) -> Iterator[Tuple[str, Mapping[str, Any]]]:
+    if "type" in quantizer:
+        yield "quantizer", quantizer
+        return
+    for name, one in quantizer.items():
+        yield f"quantizer[{name!r}]", one
+
+
+def _check_format(path: str, quantizer: Mapping[str, Any], spec: ExportSpec) -> None:
+    kind = quantizer["type"]
+    if spec.export_format in QUANTIZERS[kind].formats:
+        return
+    others = [name for name, item in QUANTIZERS.items() if spec.export_format in item.formats]
+    raise SpecError(
+        f"{path}['type']",
+        f"is {kind!r}, which quantizes {' and '.join(QUANTIZERS[kind].formats)}, not "
+        f"{spec.export_format}",
+        f"Take {' or '.join(others)}",
+    )
+
+
+def _check_components(spec: ExportSpec) -> None:
+    if spec.quantizer is None or "type" in spec.quantizer:
+        return
+    known: Optional[Tuple[str, ...]] = spec.components if spec.for_generation else ("model",)
+    for name in spec.quantizer:
+        if name == "model" and spec.for_generation:
+            raise SpecError(
+                "quantizer['model']",
+                "is no component of an export for generation",
+                "Name 'decode' or 'prefill'",
+            )
+        if known is not None and name not in known:
+            raise SpecError(
+                f"quantizer[{name!r}]",
+                "is no component of this export",
+                f"It builds {', '.join(known)}",
+            )
+
+
+def _refusals(quantizer: Mapping[str, Any], spec: ExportSpec) -> Iterator[_Refusal]:
+    kind, export_format = quantizer["type"], spec.export_format
+    if kind in ("PT2EQuantizer", "NNCFTorchFXQuantizer") and spec.config.get("ort_fusions"):
+        yield (
+            "type",
+            f"is {kind!r}, after which the engine leaves out config['ort_fusions']",
+            "Remove the fusions, or take OnnxRuntimeQuantizer",
+        )
+    if kind == "PT2EQuantizer":
+        yield from _pt2e_refusals(quantizer, export_format)
+    elif kind == "OnnxRuntimeQuantizer":
+        yield from _onnxruntime_refusals(quantizer)
+    elif settings_class(quantizer) == _WEIGHTS:
+        yield from _weight_refusals(quantizer, export_format)
+    else:
+        yield from _nncf_refusals(quantizer)
+
+
+def _pt2e_refusals(quantizer: Mapping[str, Any], export_format: str) -> Iterator[_Refusal]:
+    name = quantizer["quantizer"]
+    wanted = "XNNPACKQuantizer" if export_format == "executorch" else "X86InductorQuantizer"
+    if name != wanted:
+        yield (
+            "quantizer",
+            f"is {name!r}, whose operators {export_format} doesn't run",
+            f"Take {wanted!r}",
+        )
+    per_tensor = not quantizer.get("is_per_channel", False)
+    if quantizer.get("is_dynamic") and export_format == "executorch" and per_tensor:
+        yield (
+            "is_dynamic",
+            "is True, and XNNPACK multiplies ranges of each call with weights by channel only",
+            "Add is_per_channel=True",
+        )
+    if quantizer.get("is_dynamic") and export_format == "onnx":
+        yield (
+            "is_dynamic",
+            "is True, and torch 2.12.0 has no ONNX for `choose_qparams`",
+            'Take {"type": "OnnxRuntimeQuantizer", "config": "OnnxRuntimeDynamicConfig"}',
+        )
+    if quantizer.get("is_dynamic") and export_format == "openvino":
+        yield (
+            "is_dynamic",
+            "is True, and OpenVINO 2026.3.1 doesn't convert `choose_qparams`",
+            "Remove it, or take NNCFOpenVINOQuantizer",
+        )
+
+
+def _onnxruntime_refusals(quantizer: Mapping[str, Any]) -> Iterator[_Refusal]:
+    for provider in quantizer.get("calibration_providers", ()):
+        if provider != "CPUExecutionProvider":
+            yield (
+                "calibration_providers",
+                f"has {provider!r}, which the locked onnxruntime doesn't have",
+                "Remove it",
+            )
+
+
+def _weight_refusals(quantizer: Mapping[str, Any], export_format: str) -> Iterator[_Refusal]:
+    if quantizer.get("compression_format", "DQ") != "DQ":
+        yield (
+            "compression_format",
+            f"is {quantizer['compression_format']!r}, which is for training",
+            "Remove it, or write 'DQ'",
+        )
+    if quantizer["type"] == "NNCFOpenVINOQuantizer":
+        return
+    if export_format == "openvino" and not quantizer["mode"].startswith("INT8"):
+        yield (
+            "mode",
+            f"is {quantizer['mode']!r}, whose operators of NNCF's own OpenVINO 2026.3.1 doesn't "
+            "convert",
+            "Take NNCFOpenVINOQuantizer",
+        )
+    if export_format == "executorch" and not quantizer["mode"].startswith("INT8"):
+        yield (
+            "mode",
+            f"is {quantizer['mode']!r}, whose weights NNCF unpacks by a shift that executorch "
+            "1.3.1 doesn't have",
+            "Take an INT8 mode, or PT2EQuantizer",
+        )
+    if quantizer["mode"] in _OPENVINO_MODES:
+        yield (
+            "mode",
+            f"is {quantizer['mode']!r}, which NNCF has for OpenVINO only",
+            "Take an INT8 or INT4 mode, or export to openvino with NNCFOpenVINOQuantizer",
+        )
+    if quantizer["type"] == "NNCFOnnxQuantizer" and quantizer.get("all_layers"):
+        yield (
+            "all_layers",
+            "is True, and nncf 3.4.0 makes embeddings a MatMulNBits of token ids, which ONNX "
+            "Runtime refuses",
+            "Remove it: embeddings and the last layer then have 8 bits",
+        )
+    for setting in _OPENVINO_ONLY:
+        if setting in quantizer:
+            yield (
+                setting,
+                "belongs to NNCFOpenVINOQuantizer",
+                "Remove it, or export to openvino",
+            )
+
+
+def _nncf_refusals(quantizer: Mapping[str, Any]) -> Iterator[_Refusal]:
+    if quantizer["type"] == "NNCFTorchFXQuantizer":
+        yield (
+            "config",
+            "is 'NNCFQuantizationConfig', and nncf 3.4.0 fails on traced attention: it looks for "
+            "keyword arguments among the positional ones",
+            "Take 'NNCFWeightCompressionConfig', or PT2EQuantizer for int8 activations",
+        )
+    if quantizer["type"] == "NNCFOpenVINOQuantizer":
+        return
+    if quantizer.get("target_device") == "CPU_SPR":
+        yield "target_device", "is 'CPU_SPR', which NNCF has for OpenVINO only", "Take 'CPU'"

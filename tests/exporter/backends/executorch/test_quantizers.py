@@ -1,0 +1,90 @@
+"""Quantized ExecuTorch programs, verified in ExecuTorch's runtime."""
+
+from __future__ import annotations
+
+import inspect
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
+    get_symmetric_quantization_config,
+)
+
+from exporter.backends.executorch.one_layer import one_layer_qwen3
+from exporter.backends.quantized import export_quantized, quantized_spec, weights_size
+from exporter.backends.tiny_models import make_spec, tiny_bert
+from model_export.exporter.errors import ExportError
+from model_export.exporter.quantizers.fx_graph import fx_quantizer
+from model_export.exporter.quantizers.quantization import Quantization
+from model_export.quantizer_table import SETTINGS
+
+_XNNPACK = {"type": "PT2EQuantizer", "quantizer": "XNNPACKQuantizer"}
+_FX_WEIGHTS = {"type": "NNCFTorchFXQuantizer", "config": "NNCFWeightCompressionConfig"}
+
+
+def test_settings_are_the_functions_arguments() -> None:
+    signature = inspect.signature(get_symmetric_quantization_config)
+    assert set(SETTINGS["XNNPACKQuantizer"]) == set(signature.parameters)
+
+
+def _config(**settings: Any) -> Any:
+    return fx_quantizer(Quantization({**_XNNPACK, **settings})).quantizer.global_config
+
+
+def test_every_setting_arrives() -> None:
+    plain = _config()
+    assert plain.weight.qscheme == torch.per_tensor_symmetric
+    assert _config(is_per_channel=True).weight.qscheme == torch.per_channel_symmetric
+    assert (plain.input_activation.is_dynamic, plain.output_activation is None) == (False, False)
+    dynamic = _config(is_dynamic=True)
+    assert (dynamic.input_activation.is_dynamic, dynamic.output_activation is None) == (True, True)
+    bounds = _config(act_qmin=-64, act_qmax=63, weight_qmin=-7, weight_qmax=8)
+    assert (bounds.input_activation.quant_min, bounds.input_activation.quant_max) == (-64, 63)
+    assert (bounds.weight.quant_min, bounds.weight.quant_max) == (-7, 8)
+
+
+_DYNAMIC = {**_XNNPACK, "is_dynamic": True, "is_per_channel": True}
+
+
+@pytest.mark.parametrize(
+    "quantizer", [_XNNPACK, {**_XNNPACK, "is_per_channel": True}, _DYNAMIC, _FX_WEIGHTS]
+)
+def test_verified(quantizer: dict[str, Any], tmp_path: Path) -> None:
+    model = tiny_bert()
+    built = export_quantized(model, quantized_spec(model, "executorch", quantizer), tmp_path)
+    assert built.verify().failure is None
+
+
+def test_a_decoder_with_ranges_of_each_call(tmp_path: Path) -> None:
+    """Queries, keys and values multiply one activation (see `OneRangePerProduct`)."""
+    model = one_layer_qwen3()
+    built = export_quantized(model, quantized_spec(model, "executorch", _DYNAMIC), tmp_path)
+    assert built.verify().failure is None
+
+
+def test_dynamic_by_tensor_still_fails(tmp_path: Path) -> None:
+    """If this fails, XNNPACK takes it: allow it in quantizer_combinations.py."""
+    quantizer = {**_XNNPACK, "is_dynamic": True}
+    spec = make_spec("executorch", {"dynamic": True}, quantizer=quantizer)
+    with pytest.raises(ExportError, match="choose_qparams"):
+        export_quantized(tiny_bert(), spec, tmp_path)
+
+
+def test_four_bits_of_nncf_still_fail(tmp_path: Path) -> None:
+    """If this fails, ExecuTorch has the shift: allow it in quantizer_combinations.py."""
+    quantizer = {**_FX_WEIGHTS, "mode": "INT4_SYM", "group_size": 32}
+    spec = make_spec("executorch", {"dynamic": True}, quantizer=quantizer)
+    with pytest.raises(ExportError, match="bitwise_right_shift"):
+        export_quantized(tiny_bert(), spec, tmp_path)
+
+
+def test_smaller(tmp_path: Path) -> None:
+    plain = make_spec("executorch", {"dynamic": True})
+    quantized = quantized_spec(tiny_bert(), "executorch", _DYNAMIC)
+    sizes = [
+        weights_size(export_quantized(tiny_bert(), spec, tmp_path / name))
+        for name, spec in (("plain", plain), ("quantized", quantized))
+    ]
+    assert sizes[1] < sizes[0]

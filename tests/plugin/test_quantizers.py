@@ -267,6 +267,14 @@ def test_what_executorch_does_not_run(
         rule_runner.get_target(Address("quantized/executorch", target_name="x"))
 
 
+def test_static_ranges_of_a_decoder_end_executorch(rule_runner: RuleRunner) -> None:
+    quantizer = '{"type": "PT2EQuantizer", "quantizer": "XNNPACKQuantizer"}'
+    build = _build(f"for_generation=True, quantizer={quantizer},", "executorch")
+    rule_runner.write_files({"quantized/decoder/BUILD": build})
+    with pytest.raises(ExecutionError, match=r"ends executorch 1.3.1's runtime"):
+        rule_runner.get_target(Address("quantized/decoder", target_name="x"))
+
+
 def test_fusions_that_would_be_left_out_are_refused(rule_runner: RuleRunner) -> None:
     rule_runner.write_files(
         {

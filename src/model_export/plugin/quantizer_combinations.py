@@ -109,7 +109,7 @@ def _refusals(quantizer: Mapping[str, Any], spec: ExportSpec) -> Iterator[_Refus
             "Remove the fusions, or take OnnxRuntimeQuantizer",
         )
     if kind == "PT2EQuantizer":
-        yield from _pt2e_refusals(quantizer, export_format)
+        yield from _pt2e_refusals(quantizer, export_format, spec.for_generation)
     elif kind == "OnnxRuntimeQuantizer":
         yield from _onnxruntime_refusals(quantizer)
     elif settings_class(quantizer) == _WEIGHTS:
@@ -118,7 +118,9 @@ def _refusals(quantizer: Mapping[str, Any], spec: ExportSpec) -> Iterator[_Refus
         yield from _nncf_refusals(quantizer)
 
 
-def _pt2e_refusals(quantizer: Mapping[str, Any], export_format: str) -> Iterator[_Refusal]:
+def _pt2e_refusals(
+    quantizer: Mapping[str, Any], export_format: str, for_generation: bool
+) -> Iterator[_Refusal]:
     name = quantizer["quantizer"]
     wanted = "XNNPACKQuantizer" if export_format == "executorch" else "X86InductorQuantizer"
     if name != wanted:
@@ -126,6 +128,13 @@ def _pt2e_refusals(quantizer: Mapping[str, Any], export_format: str) -> Iterator
             "quantizer",
             f"is {name!r}, whose operators {export_format} doesn't run",
             f"Take {wanted!r}",
+        )
+    if export_format == "executorch" and for_generation and not quantizer.get("is_dynamic"):
+        yield (
+            "quantizer",
+            "quantizes a decoder to static ranges, which ends executorch 1.3.1's runtime: "
+            "`double free`",
+            "Add is_dynamic=True and is_per_channel=True",
         )
     per_tensor = not quantizer.get("is_per_channel", False)
     if quantizer.get("is_dynamic") and export_format == "executorch" and per_tensor:

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import inspect
+import json
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +18,14 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
 
 from exporter.backends.executorch.one_layer import one_layer_qwen3
 from exporter.backends.quantized import export_quantized, quantized_spec, weights_size
-from exporter.backends.tiny_models import make_spec, tiny_bert
+from exporter.backends.tiny_models import generation_spec, make_spec, tiny_bert
 from model_export.exporter.errors import ExportError
 from model_export.exporter.quantizers.fx_graph import fx_quantizer
 from model_export.exporter.quantizers.quantization import Quantization
 from model_export.quantizer_table import SETTINGS
 
 _XNNPACK = {"type": "PT2EQuantizer", "quantizer": "XNNPACKQuantizer"}
+_ARGUMENTS = ("verify.json", "artifact", "probe", "report")
 _FX_WEIGHTS = {"type": "NNCFTorchFXQuantizer", "config": "NNCFWeightCompressionConfig"}
 
 
@@ -62,6 +67,23 @@ def test_a_decoder_with_ranges_of_each_call(tmp_path: Path) -> None:
     model = one_layer_qwen3()
     built = export_quantized(model, quantized_spec(model, "executorch", _DYNAMIC), tmp_path)
     assert built.verify().failure is None
+
+
+def test_static_ranges_of_a_decoder_still_end_the_runtime(tmp_path: Path) -> None:
+    """If this fails, ExecuTorch runs it: allow it in quantizer_combinations.py."""
+    model = one_layer_qwen3()
+    spec = generation_spec("executorch", {}, quantizer=_XNNPACK)
+    export_quantized(model, spec, tmp_path)
+    (tmp_path / "verify.json").write_text("{}", encoding="utf-8")
+    # In a process of its own, which may end by a signal.
+    verifier = subprocess.run(
+        [sys.executable, "-m", "model_export.verifier", *_ARGUMENTS],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
+        check=False,
+    )
+    report = tmp_path / "report" / "report.json"
+    assert verifier.returncode != 0 or json.loads(report.read_text())["failure"] is not None
 
 
 def test_dynamic_by_tensor_still_fails(tmp_path: Path) -> None:

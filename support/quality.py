@@ -46,10 +46,13 @@ def measure(folder: Path) -> Quality:
 
 
 def nearest(model: Model) -> float:
-    """The share of sentences whose nearest among all others says the same in other words."""
+    """The share of sentences whose nearest says the same in other words.
+
+    Beside all paraphrases stands a sentence for each that says another thing in almost the same.
+    """
     pairs = [json.loads(line) for line in _lines("sentences.jsonl")]
     vectors = model.embed([pair["text"] for pair in pairs])
-    others = model.embed([pair["same"] for pair in pairs])
+    others = model.embed([pair[key] for key in ("same", "other") for pair in pairs])
     vectors = vectors / np.linalg.norm(vectors, axis=1, keepdims=True)
     others = others / np.linalg.norm(others, axis=1, keepdims=True)
     return float((np.argmax(vectors @ others.T, axis=1) == np.arange(len(pairs))).mean())

@@ -29,7 +29,8 @@ def fx_quantizer(quantization: Quantization) -> Any:
         X86InductorQuantizer,
         get_default_x86_inductor_quantization_config,
     )
-    from transformers.exporters.quantizers import PT2EQuantizer
+
+    from model_export.exporter.quantizers.pt2e import OnceStoredQuantizer
 
     config = get_default_x86_inductor_quantization_config(**arguments)
-    return PT2EQuantizer(X86InductorQuantizer().set_global(config), samples)
+    return OnceStoredQuantizer(X86InductorQuantizer().set_global(config), samples)

@@ -59,6 +59,14 @@ EXPORTS: List[Mapping[str, Any]] = [
     DECODER,
     SHAPED,
     {"config": ONNX, "for_generation": True},
+    {
+        "config": ONNX,
+        "quantizer": {
+            "type": "OnnxRuntimeQuantizer",
+            "config": "OnnxRuntimeDynamicConfig",
+            "per_channel": True,
+        },
+    },
 ]
 
 

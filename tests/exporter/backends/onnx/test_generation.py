@@ -165,7 +165,7 @@ def test_onnx_runtime_fuses_norms_and_key_transposes(
     transposes = [node for node in loaded.graph.node if node.op_type == "Transpose"]
     assert [0, 2, 1] not in [list(node.attribute[0].ints) for node in transposes]
     assert "Unsqueeze" not in [
-        node.op_type for node in loaded.graph.node if "cache" in node.input[0]
+        node.op_type for node in loaded.graph.node if node.input and "cache" in node.input[0]
     ]
 
 

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import socket
-import threading
 import time
 from collections.abc import Iterator
 from datetime import UTC, datetime, timedelta
@@ -17,6 +15,7 @@ from huggingface_hub import constants
 from hub.faults import Cut, Slow, Stall, Status
 from hub.repositories import HubRepository
 from hub.server import Hub
+from hub.trickling import trickling_headers
 from model_export.checkpoints import hub_fetch_download
 from model_export.checkpoints.hub_fetch_download import Patience, download
 from model_export.checkpoints.hub_fetch_errors import FetchError, HubPlace
@@ -89,30 +88,9 @@ def test_a_trickle_is_a_stall(hub: Hub, tmp_path: Path) -> None:
 
 def test_headers_that_trickle_are_a_stall(hub: Hub, tmp_path: Path) -> None:
     """No single read times out; the answer as a whole does."""
-    server = socket.create_server(("127.0.0.1", 0))
-    ending = threading.Event()
-
-    def serve() -> None:
-        for _ in range(6):
-            connection, _address = server.accept()
-            with connection:
-                try:
-                    connection.sendall(b"HTTP/1.1 200 OK\r\nX-Long: ")
-                    while not ending.wait(0.05):
-                        connection.sendall(b"x")
-                except OSError:
-                    continue
-
-    thread = threading.Thread(target=serve)
-    thread.start()
-    try:
-        endpoint = f"http://127.0.0.1:{server.getsockname()[1]}"
-        with pytest.raises(FetchError, match=r"the hub stalls \(attempt 6, the last\)"):
-            _download(endpoint, hub, tmp_path, Impatience().patience)
-    finally:
-        ending.set()
-        thread.join()
-        server.close()
+    last = pytest.raises(FetchError, match=r"the hub stalls \(attempt 6, the last\)")
+    with trickling_headers() as endpoint, last:
+        _download(endpoint, hub, tmp_path, Impatience().patience)
 
 
 def test_cuts_that_leave_something_are_no_failure(hub: Hub, tmp_path: Path) -> None:

@@ -30,6 +30,7 @@ from hub.faults import (
 from hub.hostile_locks import HOSTILE_PATHS
 from hub.repositories import Content, HubRepository
 from hub.server import Hub
+from hub.trickling import trickling_headers
 from model_export.checkpoint_ask import CheckpointAsk, LockRequest
 from model_export.checkpoint_lock import CheckpointLock, LockedCheckpoint
 from model_export.checkpoints import hub_lock_bounds, hub_lock_client
@@ -293,6 +294,13 @@ def test_an_answer_has_an_end(hub: Hub, lock: Lock, monkeypatch: pytest.MonkeyPa
     assert "takes longer than" in _refused(WrongAnswerError, lock)
     monkeypatch.setattr(hub_lock_client, "bound_answers", lambda: bounds(size=500))
     assert "longer than 500 bytes" in _refused(WrongAnswerError, lock)
+
+
+def test_headers_that_trickle_have_an_end(lock: Lock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """No single read times out; the answer as a whole does."""
+    monkeypatch.setattr(hub_lock_client, "ANSWER_SECONDS", 0.5)
+    with trickling_headers() as endpoint:
+        assert "takes longer than" in _refused(WrongAnswerError, lock, endpoint=endpoint)
 
 
 def _siblings(change: Callable[[dict[str, Any]], object]) -> Json:

@@ -9,18 +9,17 @@ from __future__ import annotations
 import contextlib
 import random
 import re
-import signal
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from types import FrameType
 
 import httpx2
 from huggingface_hub import hf_hub_url
 from huggingface_hub.utils import close_session, get_session, parse_ratelimit_headers
 
+from model_export.checkpoints.hub_alarm import alarm
 from model_export.checkpoints.hub_fetch_errors import FetchError, HubPlace, changed, refused
 from model_export.checkpoints.hub_fetch_files import Partial
 from model_export.checkpoints.hub_fetch_progress import Progress
@@ -195,29 +194,13 @@ def _answer(hub: Hub, url: str, headers: dict[str, str]) -> Iterator[httpx2.Resp
     timeout = httpx2.Timeout(patience.answer, read=patience.window)
     with contextlib.ExitStack() as stack:
         # A server that sends its headers byte by byte never runs into a read timeout.
-        with _alarm(patience.answer):
+        with alarm(patience.answer, httpx2.ReadTimeout("no answer in time")):
             response = stack.enter_context(
                 get_session().stream(
                     "GET", url, headers=headers, timeout=timeout, follow_redirects=True
                 )
             )
         yield response
-
-
-@contextlib.contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    """End the block with a ReadTimeout after this time; for the main thread."""
-
-    def ring(number: int, frame: FrameType | None) -> None:
-        raise httpx2.ReadTimeout("no answer in time")
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
-        signal.signal(signal.SIGALRM, before)
 
 
 def _check_answer(

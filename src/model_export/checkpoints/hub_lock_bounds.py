@@ -19,6 +19,11 @@ class BoundExceededError(Exception):
     """An answer that goes on too long: what of it, as a clause."""
 
 
+def too_long(seconds: float) -> BoundExceededError:
+    """The error for an answer that takes longer than this."""
+    return BoundExceededError(f"an answer takes longer than {seconds:.0f} s")
+
+
 def bound_answers(seconds: float = ANSWER_SECONDS, size: int = ANSWER_BYTES) -> None:
     """Let every answer to huggingface_hub's client end in BoundExceededError past these bounds."""
 
@@ -45,7 +50,7 @@ class _BoundedStream(httpx2.SyncByteStream):
             if left < 0:
                 raise BoundExceededError(f"an answer is longer than {self._size} bytes")
             if time.monotonic() > deadline:
-                raise BoundExceededError(f"an answer takes longer than {self._seconds:.0f} s")
+                raise too_long(self._seconds)
             yield chunk
 
     def close(self) -> None:

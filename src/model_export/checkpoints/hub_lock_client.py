@@ -22,10 +22,13 @@ from huggingface_hub.utils import build_hf_headers, get_token, hf_raise_for_stat
 
 from model_export.checkpoint_lock import is_commit
 from model_export.checkpoint_paths import shown
+from model_export.checkpoints.hub_alarm import alarm
 from model_export.checkpoints.hub_lock_bounds import (
+    ANSWER_SECONDS,
     STEP_SECONDS,
     BoundExceededError,
     bound_answers,
+    too_long,
 )
 from model_export.checkpoints.hub_lock_errors import (
     HubLockError,
@@ -137,7 +140,8 @@ class HubClient:
             last = tried == _TRIES - 1 or time.monotonic() > self._patient_until
             pause = 2.0**tried * random.uniform(0.5, 1)
             try:
-                return get()
+                with alarm(ANSWER_SECONDS, too_long(ANSWER_SECONDS)):
+                    return get()
             except OfflineModeIsEnabled as error:
                 raise UnreachableHubError(
                     subject, "HF_HUB_OFFLINE is set, and only the hub knows it", "Unset it to lock"

@@ -1,4 +1,4 @@
-"""A hub id with code and a recipe of its own, by whole runs of Pants up to an artifact."""
+"""A hub id with shards, code and a recipe, by whole runs of Pants up to an artifact."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ class OwnForCausalLM(Qwen3ForCausalLM):
 
 
 def _files() -> Dict[str, bytes]:
-    files = tiny_qwen3(uuid.uuid4().hex)
+    files = tiny_qwen3(uuid.uuid4().hex, shards=2)
     config = json.loads(files["config.json"])
     config["architectures"] = ["OwnForCausalLM"]
     config["auto_map"] = {"AutoModelForCausalLM": "modeling_own.OwnForCausalLM"}

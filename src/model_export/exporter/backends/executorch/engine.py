@@ -23,6 +23,7 @@ from model_export.exporter.backends.dynamo.engine import (
     EngineModule,
     explained,
 )
+from model_export.exporter.backends.executorch.unchanged_graphs import unchanged_graphs_kept
 from model_export.exporter.backends.executorch.upper_bounds import exact_upper_bounds
 from model_export.exporter.errors import ExportError
 from model_export.exporter.stack_traces import no_stack_traces
@@ -93,6 +94,7 @@ def lower(
         explained(),
         _planning_explained(),
         exact_upper_bounds(longest),
+        unchanged_graphs_kept(),
     ):
         program, _ = _ObservedExporter(on_traced).export_program(module, inputs, config)
     return program

@@ -137,7 +137,14 @@ def test_half_precision_may_choose_another_token_of_a_tie_alone(built: Built) ->
 
 
 def test_quantized_tokens_are_judged_by_their_share(built: Built) -> None:
-    spec = {"dtype": "float32", "config": {}, "quantizer": {"type": "onnxruntime_dynamic"}}
+    spec = {
+        "dtype": "float32",
+        "config": {},
+        "quantizer": {
+            "type": "OnnxRuntimeQuantizer",
+            "config": "OnnxRuntimeDynamicConfig",
+        },
+    }
     decoder = _OtherToken(_decoder(built))
     assert _run(built, decoder, choose_bounds(spec, {}))[0].failure is None
     # One of 2 x 16 tokens is another one: 96.9 %.

@@ -53,9 +53,8 @@ def test_every_setting_arrives() -> None:
 _DYNAMIC = {**_XNNPACK, "is_dynamic": True, "is_per_channel": True}
 
 
-@pytest.mark.parametrize(
-    "quantizer", [_XNNPACK, {**_XNNPACK, "is_per_channel": True}, _DYNAMIC, _FX_WEIGHTS]
-)
+# A sample: `targets` has the dynamic one on MiniLM, and docs/quantization.md all that work.
+@pytest.mark.parametrize("quantizer", [{**_XNNPACK, "is_per_channel": True}, _FX_WEIGHTS])
 def test_verified(quantizer: dict[str, Any], tmp_path: Path) -> None:
     model = tiny_bert()
     built = export_quantized(model, quantized_spec(model, "executorch", quantizer), tmp_path)

@@ -23,8 +23,6 @@ def test_bytes_do_not_depend_on_the_surroundings(tmp_path: Path) -> None:
     "quantizer",
     [
         {"type": "OnnxRuntimeQuantizer"},
-        {"type": "OnnxRuntimeQuantizer", "config": "OnnxRuntimeDynamicConfig"},
-        {"type": "NNCFOnnxQuantizer"},
         {
             "type": "NNCFOnnxQuantizer",
             "config": "NNCFWeightCompressionConfig",
@@ -32,7 +30,6 @@ def test_bytes_do_not_depend_on_the_surroundings(tmp_path: Path) -> None:
             "group_size": 32,
             "awq": True,
         },
-        {"type": "PT2EQuantizer"},
     ],
     ids=lambda item: "-".join(map(str, item.values())),
 )

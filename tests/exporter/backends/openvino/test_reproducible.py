@@ -30,7 +30,6 @@ def test_bytes_do_not_depend_on_the_surroundings(tmp_path: Path) -> None:
             "group_size": 32,
             "scale_estimation": True,
         },
-        {"type": "PT2EQuantizer"},
     ],
     ids=lambda item: "-".join(map(str, item.values())),
 )

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import re
 import subprocess
 import sys
 import tempfile
@@ -52,6 +53,8 @@ _OWN_CONFIG: dict[str, dict[str, Any]] = {
 }
 # A dependency of the benchmark's target, beside the sources.
 _SMOLLM2 = Path(__file__).resolve().parent.parent / "targets" / "smollm2"
+# What the export process says on stderr.
+_STEP = re.compile(r"[a-z][a-z ]+: \d+\.\d s")
 _TEXTS = ("Hello, world! How are you today?", "Hi there")
 
 
@@ -131,6 +134,10 @@ def _report(plain: Cost, ours: Cost, folder: Path, checkpoint: Path) -> None:
     for name, before, after in rows:
         print(f"{name:10}{before:10.1f}{after:10.1f}{after / before:8.2f}")
     print(f"peak memory over the checkpoint's {weights / 1e6:.0f} MB: {ours.peak / weights:.2f}x")
+    print("ours, by step, in wall time; the script records no probe to verify with:")
+    for line in (folder / "ours.log").read_text(errors="replace").splitlines():
+        if _STEP.fullmatch(line):
+            print(f"  {line}")
 
 
 def _size(folder: Path) -> int:

@@ -29,6 +29,7 @@ FIXED_VARIABLES = {
     "HF_HUB_OFFLINE": "1",
     "HF_HUB_DISABLE_TELEMETRY": "1",
     "TOKENIZERS_PARALLELISM": "false",
+    "OMP_WAIT_POLICY": "PASSIVE",  # See plugin/processes.py, which can't reach this process.
     "LC_ALL": "C.UTF-8",
     "LANG": "C.UTF-8",
     "TZ": "UTC",

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Iterable, Tuple
 
 from pants.core.target_types import FileSourceField
+from pants.core.util_rules import source_files
 from pants.core.util_rules.source_files import SourceFiles, SourceFilesRequest
 from pants.engine.addresses import Address, Addresses, UnparsedAddressInputs
 from pants.engine.fs import Digest
@@ -99,4 +100,8 @@ async def infer_calibration(request: InferCalibration) -> InferredDependencies:
 
 
 def rules() -> Iterable[object]:
-    return [*collect_rules(), UnionRule(InferDependenciesRequest, InferCalibration)]
+    return [
+        *collect_rules(),
+        *source_files.rules(),
+        UnionRule(InferDependenciesRequest, InferCalibration),
+    ]

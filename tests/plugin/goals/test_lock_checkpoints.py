@@ -11,8 +11,7 @@ import pytest
 from pants.core.goals import package as core_package
 from pants.core.goals import run as core_run
 from pants.core.goals import test as core_test
-from pants.core.target_types import rules as core_target_rules
-from pants.core.util_rules import archive, distdir, source_files, system_binaries
+from pants.core.util_rules import distdir
 from pants.engine.rules import QueryRule
 from pants.testutil.rule_runner import PYTHON_BOOTSTRAP_ENV, GoalRuleResult, RuleRunner
 
@@ -54,14 +53,10 @@ def runner() -> RuleRunner:
     made = RuleRunner(
         rules=[
             *register.rules(),
-            *archive.rules(),
             *core_package.rules(),
             *core_run.rules(),
-            *core_target_rules(),
             *core_test.rules(),
             *distdir.rules(),
-            *source_files.rules(),
-            *system_binaries.rules(),
             QueryRule(HubLock, [HubLockRequest]),
         ],
         target_types=register.target_types(),

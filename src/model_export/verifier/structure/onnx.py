@@ -28,7 +28,7 @@ _DTYPES = {
 }
 _STANDARD = ("", "ai.onnx")
 _MICROSOFT = "com.microsoft"
-# ONNX Runtime 1.30.0 has them in ONNX's own domain.
+# ONNX Runtime 1.32.0 has them in ONNX's own domain.
 _MICROSOFT_IN_STANDARD = frozenset({"SimplifiedLayerNormalization"})
 
 

@@ -9,7 +9,7 @@ from onnx_ir.passes import InPlacePass, PassResult
 class DivideByRootPass(InPlacePass):
     """Turns `x * Reciprocal(Sqrt(y))` into `x / Sqrt(y)`.
 
-    torch 2.12.0 writes `rsqrt` with a Reciprocal. ONNX Runtime 1.30.0 fuses an RMSNorm on loading
+    torch 2.12.0 writes `rsqrt` with a Reciprocal. ONNX Runtime 1.32.0 fuses an RMSNorm on loading
     only with a Div (`SimplifiedLayerNormFusion`); otherwise each takes seven kernels a token.
     """
 

@@ -13,7 +13,7 @@ from transformers import GenerationConfig, PreTrainedModel
 from transformers.exporters.utils import decompose_for_generation, get_leaf_tensors
 
 from model_export.exporter.errors import ExportError
-from model_export.exporter.mapped_weights import bounded_residency
+from model_export.exporter.mapped_weights import released_weights
 from model_export.exporter.sliding_window_caches import full_length_windows
 from model_export.spec import ExportSpec
 
@@ -83,7 +83,7 @@ def capture_stages(
             "inputs (transformers 5.24.0)",
             "Remove it: a growing cache takes inputs of any length",
         )
-    with full_length_windows(), bounded_residency(model), captured_encoder(model) as encoder:
+    with full_length_windows(), released_weights(model), captured_encoder(model) as encoder:
         stages = decompose_for_generation(
             model,
             inputs,

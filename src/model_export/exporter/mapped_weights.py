@@ -21,9 +21,6 @@ from pathlib import Path
 import numpy as np
 import torch
 
-# So much of a mapped checkpoint may become resident before its pages are released again.
-RESIDENT_BYTES = 64 * 1024**2
-
 # madvise(2), the same on all Linux architectures.
 _MADV_DONTNEED = 4
 _MAPS, _PAGEMAP = Path("/proc/self/maps"), Path("/proc/self/pagemap")
@@ -53,30 +50,15 @@ def release_mapped_pages(addresses: Iterable[int]) -> int:
 
 
 @contextmanager
-def bounded_residency(model: torch.nn.Module) -> Iterator[None]:
-    """Release what `model` has read of its mapped weights now and then, while it runs eagerly.
+def released_weights(model: torch.nn.Module) -> Iterator[None]:
+    """Release what the block has read of `model`'s mapped weights, when it ends.
 
-    Not to be used around a trace: hooks would be traced with it.
+    Once for a whole generation: released more often, every token would fault all of them in again,
+    which took longer than the arithmetic of a 135M-parameter model.
     """
-    read = 0
-
-    def after(module: torch.nn.Module, *_: object) -> None:
-        nonlocal read
-        read += sum(parameter.nbytes for parameter in module.parameters(recurse=False))
-        if read > RESIDENT_BYTES:
-            release_mapped_pages(parameter.data_ptr() for parameter in model.parameters())
-            read = 0
-
-    handles = [
-        module.register_forward_hook(after)
-        for module in model.modules()
-        if any(True for _ in module.parameters(recurse=False))
-    ]
     try:
         yield
     finally:
-        for handle in handles:
-            handle.remove()
         release_mapped_pages(parameter.data_ptr() for parameter in model.parameters())
 
 

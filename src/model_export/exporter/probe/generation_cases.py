@@ -12,7 +12,7 @@ from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, Pre
 from transformers.exporters.utils import get_leaf_tensors
 
 from model_export.exporter.components import capture_generation_config, is_recurrent
-from model_export.exporter.mapped_weights import bounded_residency
+from model_export.exporter.mapped_weights import released_weights
 from model_export.exporter.probe.prompts import attention_window, prompts_for
 from model_export.exporter.probe.tensors import ProbeTensors
 from model_export.exporter.sliding_window_caches import full_length_windows
@@ -107,7 +107,7 @@ def _generate(
     config.max_new_tokens = steps
     config.output_logits = True
     config.return_dict_in_generate = True
-    with _settings(model, config), bounded_residency(model), _cache_shapes(model) as shapes:
+    with _settings(model, config), released_weights(model), _cache_shapes(model) as shapes:
         # Whisper's own `generate` adds prompts and timestamps of its own to what the graphs do.
         output = GenerationMixin.generate(model, **inputs, generation_config=config)
     return _Eager(

@@ -55,10 +55,11 @@ class OpenVINOGraph:
             raise InputError(f"`{self.record.name}` needs its whole cache or none: add {missing}.")
         for tensor in self.record.inputs:
             if tensor.name in inputs:
-                put(self._request, tensor, inputs[tensor.name])
+                put(self._request.get_tensor(tensor.name), tensor, inputs[tensor.name])
             elif tensor.name == BEAM_INDEX:
                 batch = next(iter(inputs.values())).shape[0]
-                put(self._request, tensor, np.arange(batch, dtype=np.int32))
+                beams = np.arange(batch, dtype=np.int32)
+                put(self._request.get_tensor(tensor.name), tensor, beams)
         self._request.reset_state()
         for state in self._request.query_state() if given else ():
             before, _ = self._states[state.name]
@@ -130,14 +131,13 @@ def state_records(model: openvino.Model) -> dict[str, tuple[TensorRecord, Tensor
     return found
 
 
-def put(request: openvino.InferRequest, tensor: TensorRecord, array: Array) -> None:
-    """Copy `array` into the request's own tensor of that input.
+def put(own: openvino.Tensor, tensor: TensorRecord, array: Array) -> None:
+    """Copy `array` into `own`, the request's own tensor of that input.
 
     OpenVINO 2026.3.1 hands out an output that is an input (`encoder_last_hidden_state` of Whisper's
     prefill) in the memory of whatever tensor was set for it, and keeps that memory after the tensor
     is gone: the heap is corrupted a call later. A request's own tensors stay.
     """
-    own = request.get_tensor(tensor.name)
     if tuple(own.get_shape()) != array.shape:
         own.set_shape(openvino.Shape(array.shape))
     if tensor.dtype == "bfloat16":

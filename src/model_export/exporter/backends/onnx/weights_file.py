@@ -11,10 +11,12 @@ from types import TracebackType
 import numpy as np
 import onnx_ir
 
-from model_export.exporter.mapped_weights import RESIDENT_BYTES, release_mapped_pages
+from model_export.exporter.mapped_weights import release_mapped_pages
 
 # The ONNX specification recommends offsets at multiples of a page: weights can then be mapped.
 _ALIGNMENT = 4096
+# So much of a mapped checkpoint may become resident before its pages are released again.
+_RESIDENT_BYTES = 64 * 1024**2
 
 
 class WeightsFile:
@@ -73,7 +75,7 @@ class WeightsFile:
 
     def _release(self, read: int) -> None:
         self._resident += read
-        if self._resident > RESIDENT_BYTES:
+        if self._resident > _RESIDENT_BYTES:
             release_mapped_pages(_address(array) for array in self._kept)
             self._resident = 0
 

@@ -38,6 +38,10 @@ class StatefulGraph:
     ) -> None:
         self.signature = signature
         self._request = compiled.create_infer_request()
+        # Once: looking one up by its name takes longer than to fill it.
+        self._inputs = tuple(
+            (tensor, self._request.get_tensor(tensor.name)) for tensor in signature.record.inputs
+        )
         self._states = states
         self._takes_beams = any(t.name == BEAM_INDEX for t in signature.record.inputs)
         self._reordered = False
@@ -66,9 +70,8 @@ class StatefulGraph:
             state.state = to_tensor(array, before.dtype)
 
     def step(self, feeds: Mapping[str, Array]) -> NDArray[np.float32]:
-        for tensor in self.signature.record.inputs:
-            array = self._beams if tensor.name == BEAM_INDEX else feeds[tensor.name]
-            put(self._request, tensor, array)
+        for tensor, own in self._inputs:
+            put(own, tensor, self._beams if tensor.name == BEAM_INDEX else feeds[tensor.name])
         infer(self.signature.record, self._request)
         if self._reordered:
             self._beams = np.arange(len(self._beams), dtype=np.int32)
@@ -137,7 +140,8 @@ class StatelessGraph:
             if tensor.name in self._cache:
                 request.set_tensor(tensor.name, self._cache[tensor.name])
             else:
-                put(request, tensor, (feeds if tensor.name in feeds else self._same)[tensor.name])
+                array = (feeds if tensor.name in feeds else self._same)[tensor.name]
+                put(request.get_tensor(tensor.name), tensor, array)
         infer(self.signature.record, request)
         for item in self.signature.cache:
             if item.output is None or item.kind is CacheKind.CROSS:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from exporter.backends.tiny_models import left_padded, positions_of, tiny_bart
+from model_export.runtime.graphs.dynamo import open_call
 from model_export.runtime.graphs.saved_program import empty_cache, load
 from runtime.graphs.graph_cases import (
     Component,
@@ -36,6 +37,16 @@ def test_wrong_inputs(bert: Component) -> None:
 
 def test_damage(bert: Component, tmp_path: Path) -> None:
     check_damage(bert, tmp_path)
+
+
+def test_a_program_in_use_is_shared_until_its_file_changes(bert: Component, tmp_path: Path) -> None:
+    record = bert.record
+    copy = tmp_path / record.file
+    copy.write_bytes((bert.folder / record.file).read_bytes())
+    first = open_call(tmp_path, record)
+    assert open_call(tmp_path, record) is first
+    copy.write_bytes((bert.folder / record.file).read_bytes())
+    assert open_call(tmp_path, record) is not first
 
 
 def test_growing_cache_travels(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from weakref import WeakValueDictionary
 from zipfile import BadZipFile
 
 import torch
@@ -54,6 +55,11 @@ class Call:
         return [leaf for leaf in pytree.tree_leaves(output) if isinstance(leaf, torch.Tensor)]
 
 
+# Programs in use, by file and device: a graph and a decoder of one component share its weights, and
+# to load a program takes longer than to run it a few times.
+_OPEN: WeakValueDictionary[tuple[str, int, int, str], Call] = WeakValueDictionary()
+
+
 class DynamoGraph:
     """Satisfies `model_export.runtime.graph.Graph`."""
 
@@ -82,13 +88,24 @@ def open_graph(folder: Path, record: ComponentRecord, device: str = "cpu") -> Dy
 
 
 def open_call(folder: Path, record: ComponentRecord, device: str = "cpu") -> Call:
-    """The program, ready to be called. Raises ArtifactError if torch can't load it."""
+    """The program, ready to be called. Raises ArtifactError if torch can't load it.
+
+    One that is in use is handed out again, if its file is still the same.
+    """
+    path = (folder / record.file).resolve()
     try:
-        program = load(folder / record.file)
+        file = path.stat()
+        key = (str(path), file.st_ino, file.st_mtime_ns, device)
+        call = _OPEN.get(key)
+        if call is not None and call.record == record:
+            return call
+        program = load(path)
     except (RuntimeError, OSError, BadZipFile, KeyError, AttributeError, ImportError) as error:
         reason = first_line(error)
         raise ArtifactError(
             f"torch {torch.__version__} can't load {record.file}: {reason}. Export it again, or "
             "install the transformers of the manifest's `engine`."
         ) from error
-    return Call(record, program, device)
+    call = Call(record, program, device)
+    _OPEN[key] = call
+    return call

@@ -18,10 +18,12 @@ from dataclasses import asdict
 from multiprocessing.context import ForkServerContext
 from pathlib import Path
 
+from model_export.plugin.field_errors import SpecError
 from model_export.spec import CheckpointOrigin, ExportRequest, Toolchain
 from support.families import FAMILIES, Family
 from support.measurement import REFUSED, VERIFIED, WRONG, Measurement
-from support.modes import MODES, Mode
+from support.modes import MODES, Mode, quantized_mode
+from support.quantizers import QUANTIZERS, Quantizer
 
 _TIMEOUT_SECONDS = 900
 _PRELOADED = (
@@ -31,8 +33,11 @@ _PRELOADED = (
 )
 
 
-def measure(export_format: str, names: list[str]) -> Iterator[Measurement]:
-    """Export and verify the families called `names` (all if empty) in all of their modes."""
+def measure(export_format: str, names: list[str], quantized: bool = True) -> Iterator[Measurement]:
+    """Export and verify the families called `names` (all if empty) in all of their modes.
+
+    With `quantized` also once with each quantizer of the format.
+    """
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload([module.format(export_format) for module in _PRELOADED])
     for family in FAMILIES:
@@ -40,29 +45,48 @@ def measure(export_format: str, names: list[str]) -> Iterator[Measurement]:
             continue
         with tempfile.TemporaryDirectory() as folder:
             family.save_checkpoint(Path(folder, "checkpoint"))
-            for mode in MODES:
-                if mode.fits(family):
-                    yield _measure(context, family, mode, export_format, Path(folder))
+            for mode, quantizer in _combinations(family, export_format, quantized):
+                yield _measure(context, family, mode, quantizer, export_format, Path(folder))
+
+
+def _combinations(
+    family: Family, export_format: str, quantized: bool
+) -> Iterator[tuple[Mode, Quantizer | None]]:
+    for mode in MODES:
+        if mode.fits(family):
+            yield mode, None
+    for quantizer in QUANTIZERS if quantized else ():
+        if export_format in quantizer.formats:
+            yield quantized_mode(family), quantizer
 
 
 def _measure(
-    context: ForkServerContext, family: Family, mode: Mode, export_format: str, checkpoint: Path
+    context: ForkServerContext,
+    family: Family,
+    mode: Mode,
+    quantizer: Quantizer | None,
+    export_format: str,
+    checkpoint: Path,
 ) -> Measurement:
+    def outcome(kind: str, reason: str = "") -> Measurement:
+        name = "" if quantizer is None else quantizer.name
+        return Measurement(family.name, mode.name, export_format, kind, reason, name)
+
+    try:
+        spec = mode.spec(export_format, family, quantizer)
+    except SpecError as error:
+        return outcome(REFUSED, str(error))
     request = ExportRequest(
-        mode.spec(export_format, family),
+        spec,
         CheckpointOrigin("random", family.name),
         # Says nothing of this run: the table is about the pins of the whole repository.
         Toolchain(export_format, "0" * 64),
     )
-
-    def outcome(kind: str, reason: str = "") -> Measurement:
-        return Measurement(family.name, mode.name, export_format, kind, reason)
-
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "request.json").write_text(request.to_json(), encoding="utf-8")
         (folder / "verify.json").write_text("{}", encoding="utf-8")
-        error = _run(
+        problem = _run(
             context,
             folder,
             "model_export.exporter.__main__",
@@ -71,9 +95,9 @@ def _measure(
             "artifact",
             "probe",
         )
-        if error is not None:
-            return outcome(REFUSED, error)
-        error = _run(
+        if problem is not None:
+            return outcome(REFUSED, problem)
+        problem = _run(
             context,
             folder,
             "model_export.verifier.__main__",
@@ -82,8 +106,8 @@ def _measure(
             "probe",
             "report",
         )
-        if error is not None:
-            return outcome(WRONG, error)
+        if problem is not None:
+            return outcome(WRONG, problem)
         failure = json.loads((folder / "report" / "report.json").read_text())["failure"]
         return outcome(VERIFIED) if failure is None else outcome(WRONG, failure)
 
@@ -119,8 +143,8 @@ def main(argv: list[str]) -> int:
     found = []
     for measurement in measure(export_format, names):
         print(
-            f"{export_format}, {measurement.family}, {measurement.mode}: {measurement.outcome}"
-            f" {measurement.reason}",
+            f"{export_format}, {measurement.family}, {measurement.mode}"
+            f" {measurement.quantizer}: {measurement.outcome} {measurement.reason}",
             file=sys.stderr,
             flush=True,
         )

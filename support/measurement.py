@@ -9,7 +9,7 @@ VERIFIED, REFUSED, WRONG = "verified", "refused", "wrong"
 
 @dataclass(frozen=True)
 class Measurement:
-    """What became of one family in one mode.
+    """What became of one family in one mode, quantized or not (`quantizer` is empty).
 
     `outcome` is "verified"; "refused" where the export ended with an error; "wrong" where an
     artifact came out and the verification failed it. `reason` is the last line of either.
@@ -20,3 +20,4 @@ class Measurement:
     export_format: str
     outcome: str
     reason: str = ""
+    quantizer: str = ""

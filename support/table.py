@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 
 from support.measurement import REFUSED, VERIFIED, WRONG, Measurement
 
@@ -25,26 +25,55 @@ The number leads to the error. *forward* is a plain export, *growing cache* and 
 exports for generation with `multi_token_decode=True` (Mamba: without, a state is no cache of
 positions). Everything is dynamic and float32.
 """
+_QUANTIZED = """\
+## Quantized
+
+By the engine's quantizers ([quantization.md](quantization.md)), calibrated on the sample inputs
+alone where they calibrate: models that generate with a growing cache, the others in a plain export.
+The bounds are those of a build.
+"""
 
 
 def write_table(measurements: Sequence[Measurement]) -> str:
-    """The page in Markdown: a row a family, a column a backend and mode, the errors below.
+    """The page in Markdown: a row a family, a column a backend and mode, then each quantizer.
 
-    Families and modes are in the order in which they were measured.
+    Families, modes and quantizers are in the order in which they were measured; the errors of both
+    tables are below them.
     """
-    found = {(item.family, item.export_format, item.mode): item for item in measurements}
-    families = dict.fromkeys(item.family for item in measurements)
-    modes = dict.fromkeys(item.mode for item in measurements)
-    columns = [(export_format, mode) for export_format in FORMATS for mode in modes]
-    header = " | ".join(f"{export_format}: {mode}" for export_format, mode in columns)
-    lines = [_INTRODUCTION, f"| family | {header} |", "|---" * (len(columns) + 1) + "|"]
+    plain = [item for item in measurements if not item.quantizer]
+    quantized = [item for item in measurements if item.quantizer]
+    modes = dict.fromkeys(item.mode for item in plain)
     notes: dict[str, int] = {}
-    for family in families:
-        cells = [_cell(found.get((family, *column)), notes) for column in columns]
-        lines.append(f"| {family} | {' | '.join(cells)} |")
+    lines = [_INTRODUCTION]
+    lines += _rows(
+        [(export_format, mode) for export_format in FORMATS for mode in modes],
+        {(item.family, item.export_format, item.mode): item for item in plain},
+        notes,
+    )
+    if quantized:
+        columns = dict.fromkeys((item.export_format, item.quantizer) for item in quantized)
+        lines += ["", _QUANTIZED]
+        lines += _rows(
+            sorted(columns, key=lambda column: FORMATS.index(column[0])),
+            {(item.family, item.export_format, item.quantizer): item for item in quantized},
+            notes,
+        )
     lines.append("")
     lines.extend(f"{number}. {text}" for text, number in notes.items())
     return "\n".join(lines) + "\n"
+
+
+def _rows(
+    columns: Sequence[tuple[str, str]],
+    found: Mapping[tuple[str, str, str], Measurement],
+    notes: dict[str, int],
+) -> Iterator[str]:
+    header = " | ".join(f"{export_format}: {name}" for export_format, name in columns)
+    yield f"| family | {header} |"
+    yield "|---" * (len(columns) + 1) + "|"
+    for family in dict.fromkeys(family for family, _, _ in found):
+        cells = [_cell(found.get((family, *column)), notes) for column in columns]
+        yield f"| {family} | {' | '.join(cells)} |"
 
 
 def _cell(measurement: Measurement | None, notes: dict[str, int]) -> str:

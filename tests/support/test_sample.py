@@ -9,32 +9,38 @@ import pytest
 from support.families import FAMILIES
 from support.measure import measure
 from support.modes import MODES
+from support.quantizers import QUANTIZERS
 from support.table import write_table
 
-# One that has all modes and takes a few seconds each, and one that has no cache.
+# One that has all modes and takes a few seconds each, and one that has no cache, quantized too.
 SAMPLE = ["Mamba", "ViT"]
+QUANTIZED = ["ViT"]
 FORMAT = os.environ["SUPPORT_FORMAT"]
 
 
 @pytest.mark.parametrize("family", SAMPLE)
 def test_the_page_says_what_is_measured(family: str) -> None:
     page = Path("docs/support.md").read_text(encoding="utf-8")
-    fresh = write_table(list(measure(FORMAT, [family])))
-    for mode in MODES:
-        assert _cell(fresh, family, mode.name) == _cell(page, family, mode.name), mode.name
+    fresh = write_table(list(measure(FORMAT, [family], family in QUANTIZED)))
+    names = [mode.name for mode in MODES]
+    if family in QUANTIZED:
+        names += [item.name for item in QUANTIZERS if FORMAT in item.formats]
+    for name in names:
+        assert _cell(fresh, family, name) == _cell(page, family, name), name
 
 
-def _cell(page: str, family: str, mode: str) -> str:
-    """The word of a cell, and the text of its note."""
-    (line,) = (line for line in page.splitlines() if line.startswith(f"| {family} |"))
-    (header,) = (line for line in page.splitlines() if line.startswith("| family |"))
-    columns = [name.strip() for name in header.strip("|").split("|")]
-    place = columns.index(f"{FORMAT}: {mode}") if f"{FORMAT}: {mode}" in columns else None
-    if place is None:
-        return ""
-    word, _, number = line.strip("|").split("|")[place].strip().partition(" (")
-    notes = dict(line.split(". ", 1) for line in page.splitlines() if line[:1].isdigit())
-    return f"{word}: {notes[number.rstrip(')')]}" if number else word
+def _cell(page: str, family: str, name: str) -> str:
+    """The word of a cell in the table that has the column, and the text of its note."""
+    columns: list[str] = []
+    for line in page.splitlines():
+        cells = [cell.strip() for cell in line.strip("|").split("|")]
+        if cells[0] == "family":
+            columns = cells
+        elif cells[0] == family and f"{FORMAT}: {name}" in columns:
+            word, _, number = cells[columns.index(f"{FORMAT}: {name}")].partition(" (")
+            notes = dict(line.split(". ", 1) for line in page.splitlines() if line[:1].isdigit())
+            return f"{word}: {notes[number.rstrip(')')]}" if number else word
+    return ""
 
 
 def test_the_sample_is_in_the_table() -> None:

@@ -40,3 +40,24 @@ def test_equal_reasons_share_a_note_and_say_nothing_of_the_machine() -> None:
     assert row(page, "BERT")[1 + FORMATS.index("onnx")] == "wrong (1)"
     assert row(page, "ViT")[1 + FORMATS.index("onnx")] == "wrong (1)"
     assert "1. `model`: no file graph.onnx here\n2. something \\| else" in page
+
+
+def test_quantizers_have_a_table_of_their_own_where_they_were_measured() -> None:
+    page = write_table(
+        [
+            measured(VERIFIED),
+            measured(VERIFIED, family="ViT"),
+            measured(WRONG, "`model`: off", quantizer="NNCF int8"),
+            measured(REFUSED, "`model`: off", quantizer="PT2E", export_format="dynamo"),
+        ]
+    )
+    plain, quantized = page.split("## Quantized")
+    assert "NNCF" not in plain
+    assert row(quantized.rpartition("\n\n")[0], "family") == [
+        "family",
+        "dynamo: PT2E",
+        "onnx: NNCF int8",
+    ]
+    assert row(quantized, "BERT") == ["BERT", "refused (1)", "wrong (1)"]
+    assert "| ViT |" not in quantized
+    assert page.count("1. `model`: off") == 1

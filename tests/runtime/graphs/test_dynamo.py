@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import typing
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
@@ -72,6 +74,24 @@ def test_torch_still_refuses_short_prompts_to_an_empty_cache(tmp_path: Path) -> 
     with pytest.raises(AssertionError, match="Guard failed"):
         program.module()(**inputs, cache=empty_cache(program, 1))
     component.graph()  # Loads without them.
+
+
+def test_torch_still_asks_for_type_hints_once_a_value(
+    bert: Component, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[type] = []
+    hints = typing.get_type_hints
+
+    def count(schema_class: type, **names: Any) -> dict[str, Any]:
+        asked.append(schema_class)
+        return hints(schema_class, **names)
+
+    monkeypatch.setattr(typing, "get_type_hints", count)
+    torch.export.load(str(bert.folder / bert.record.file))
+    assert len(asked) > 10 * len(set(asked))
+    asked.clear()
+    load(bert.folder / bert.record.file)
+    assert 0 < len(asked) == len(set(asked))
 
 
 def test_torch_still_warns_with_too_few_arguments(tmp_path: Path) -> None:

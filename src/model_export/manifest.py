@@ -137,6 +137,11 @@ class Manifest:
     calibration: Optional[CalibrationRecord] = None
     schema_version: int = SCHEMA_VERSION
 
+    def spec_of(self, component: str) -> Mapping[str, Any]:
+        """The spec as it was for one component: `config` with that component's own keys."""
+        own = self.spec.get("component_config", {}).get(component, {})
+        return {**self.spec, "config": {**self.spec["config"], **own}}
+
     def to_json(self) -> str:
         """Indented JSON with sorted keys and a final newline; equal manifests give equal bytes."""
         document = asdict(self)

@@ -25,6 +25,7 @@ RECIPE_SETTINGS = (
     "generation_config",
     "multi_token_decode",
     "components",
+    "component_config",
     "sample_inputs",
     "dims",
     "quantizer",

@@ -8,7 +8,7 @@ imports this module.
 from __future__ import annotations
 
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Mapping, Optional, Sequence, Tuple
 
 SPEC_VERSION = 1
@@ -58,6 +58,7 @@ class ExportSpec:
     generation_config: Mapping[str, Any] = field(default_factory=dict)
     multi_token_decode: bool = False
     components: Optional[Tuple[str, ...]] = None
+    component_config: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sample_inputs: Optional[Mapping[str, Any]] = None
     dims: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
     quantizer: Optional[Mapping[str, Any]] = None
@@ -66,7 +67,15 @@ class ExportSpec:
     @property
     def is_dynamic(self) -> bool:
         """Whether any size may change: by the engine's choice, or by the target's own shapes."""
-        return bool(self.config.get("dynamic")) or self.config.get("dynamic_shapes") is not None
+        own = (self.for_component(name).config for name in self.component_config)
+        return any(map(_is_dynamic, (self.config, *own)))
+
+    def for_component(self, name: str) -> ExportSpec:
+        """This spec as it is for one component: `config` with that component's own keys."""
+        if not self.component_config:
+            return self
+        config = {**self.config, **self.component_config.get(name, {})}
+        return replace(self, config=config, component_config={})
 
     @property
     def has_static_cache(self) -> bool:
@@ -133,6 +142,10 @@ class ExportRequest:
             CheckpointOrigin(**document["checkpoint"]),
             Toolchain(**document["toolchain"]),
         )
+
+
+def _is_dynamic(config: Mapping[str, Any]) -> bool:
+    return bool(config.get("dynamic")) or config.get("dynamic_shapes") is not None
 
 
 def plain(value: Any) -> Any:

@@ -114,8 +114,9 @@ def test_an_input_that_no_component_has_is_refused(model: PreTrainedModel) -> No
     spec = _spec({"input_ids": {"0": "batch"}, "pixel_values": {"0": "batch"}})
     inputs = _inputs(model)
     with pytest.raises(ExportError, match=r"\['pixel_values'\]` is not an input of any component"):
-        check_input_names(spec, [inputs])
-    check_input_names(spec, [inputs, {"pixel_values": torch.zeros(1)}])
+        check_input_names(spec, {"decode": inputs})
+    images = {"pixel_values": torch.zeros(1)}
+    check_input_names(spec, {"decode": inputs, "image_encoder": images})
 
 
 def test_bounds_of_what_occurs_are_recorded() -> None:

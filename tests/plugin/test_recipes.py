@@ -61,6 +61,12 @@ EXPORTS: List[Mapping[str, Any]] = [
     {"config": ONNX, "for_generation": True},
     {
         "config": ONNX,
+        "for_generation": True,
+        "component_config": {"decode": {"dynamic_shapes": {"input_ids": {"0": "rows"}}}},
+        "dims": {"rows": [1, 8]},
+    },
+    {
+        "config": ONNX,
         "quantizer": {
             "type": "OnnxRuntimeQuantizer",
             "config": "OnnxRuntimeDynamicConfig",
@@ -322,6 +328,27 @@ def test_what_loses_its_meaning_is_left_out() -> None:
     # The default of OpenVINO's `stateful` follows the cache that comes of both.
     assert _merged(DECODER, {}).config["stateful"] is False
     assert growing.config["stateful"] is True
+
+
+def test_the_config_of_components_is_merged_by_key() -> None:
+    parts: Dict[str, Any] = {
+        "config": ONNX,
+        "for_generation": True,
+        "component_config": {
+            "prefill": {"opset_version": 19, "optimize": False},
+            "decode": {"dynamic_shapes": {"input_ids": {"0": "rows"}}},
+        },
+        "dims": {"rows": [1, 8]},
+    }
+    merged = merge(_recipe(parts), {"component_config": {"prefill": {"opset_version": 21}}})
+    assert merged.spec.component_config["prefill"] == {"opset_version": 21, "optimize": False}
+    assert merged.spec.dims == {"rows": (1, 8)}
+    # What another format, or another choice of components, has no use for is left out.
+    other = _merged(parts, {"config": {"export_format": "openvino"}})
+    assert list(other.component_config) == ["decode"]
+    fewer = _merged(parts, {"components": ("prefill",)})
+    assert (list(fewer.component_config), fewer.dims) == (["prefill"], {})
+    assert _merged(parts, {"for_generation": False}).component_config == {}
 
 
 @pytest.mark.parametrize(

@@ -38,6 +38,7 @@ export_model(
     generation_config={"cache_implementation": "static", "max_cache_len": 64, "eos_token_id": [1]},
     multi_token_decode=True,
     components=["decode"],
+    component_config={"decode": {"optimize": False}},
     sample_inputs={"text": ["a", "b"], "x": {"values": [[1.5, 2.0]], "dtype": "float32"}},
     dims={"seq": (1, 64)},
     output_path="models/full",
@@ -60,6 +61,8 @@ def test_every_field_reaches_the_spec_and_peek(rule_runner: RuleRunner) -> None:
     spec = export_spec(rule_runner.get_target(address))
     assert spec.architecture == "Qwen3ForCausalLM"
     assert spec.components == ("decode",)
+    assert spec.component_config == {"decode": {"optimize": False}}
+    assert spec.for_component("decode").config == {**spec.config, "optimize": False}
     assert spec.dims == {"seq": (1, 64)}
     assert spec.generation_config["eos_token_id"] == [1]
     assert spec.config["dynamic_shapes"]["cache"] == [[{"0": "AUTO"}], None]

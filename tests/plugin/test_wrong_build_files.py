@@ -169,6 +169,35 @@ WRONG_FIELDS = [
         "`components` is empty. Remove it",
     ),
     Wrong(
+        "component_config_alone",
+        f'config={CONFIG}, component_config={{"decode": {{"dynamic": False}}}}',
+        "`component_config` only has a meaning with for_generation=True.",
+    ),
+    Wrong(
+        "component_config_of_none",
+        f'config={CONFIG}, for_generation=True, component_config={{"decoder": {{}}}}',
+        "`component_config['decoder']` is no component. Did you mean 'decode'?",
+    ),
+    Wrong(
+        "component_config_key",
+        f'config={CONFIG}, for_generation=True, component_config={{"decode": {{"opset": 20}}}}',
+        "`component_config['decode']['opset']` is no key of any format's config. Did you mean "
+        "'opset_version'?",
+    ),
+    Wrong(
+        "component_config_format",
+        f'config={CONFIG}, for_generation=True, component_config={{"decode": {{"export_format": '
+        '"dynamo"}}',
+        "`component_config['decode']['export_format']` is one for all components. Write it in "
+        "`config` alone.",
+    ),
+    Wrong(
+        "component_config_left_out",
+        f'config={CONFIG}, for_generation=True, components=["decode"], '
+        'component_config={"prefill": {"optimize": False}}',
+        "`component_config['prefill']` is of a component that `components` leaves out.",
+    ),
+    Wrong(
         "unknown_generation_key",
         GENERATION + '{"max_cache_length": 8}',
         "`generation_config['max_cache_length']` is no key of GenerationConfig. Did you mean "

@@ -96,7 +96,7 @@ def build(
         if spoil is not None:
             spoil(component.module)
         programs[component.name] = backend.export(
-            component.name, component.module, component.inputs, used
+            component.name, component.module, component.inputs, used.for_component(component.name)
         )
     built.artifact.mkdir(parents=True)
     records = backend.save(programs, built.artifact, used)

@@ -64,12 +64,13 @@ def build_dynamic_shapes(
     return DynamicShapes(tree, {leaf: axes for leaf, axes in named.items() if axes})
 
 
-def check_input_names(spec: ExportSpec, inputs: Iterable[Mapping[str, Any]]) -> None:
+def check_input_names(spec: ExportSpec, inputs: Mapping[str, Mapping[str, Any]]) -> None:
     """Raise ExportError if `dynamic_shapes` names an input that no component has.
 
-    `inputs` are the forward kwargs of every component.
+    `inputs` are the forward kwargs of every component, by its name. A component with a
+    `dynamic_shapes` of its own has to have what that names by itself.
     """
-    known = sorted({name for kwargs in inputs for name in kwargs})
+    known = sorted({name for kwargs in inputs.values() for name in kwargs})
     for name in spec.config.get("dynamic_shapes") or {}:
         if name not in known:
             raise ExportError(
@@ -77,6 +78,14 @@ def check_input_names(spec: ExportSpec, inputs: Iterable[Mapping[str, Any]]) -> 
                 "is not an input of any component",
                 f"The inputs are {', '.join(known)}",
             )
+    for component, config in spec.component_config.items():
+        for name in config.get("dynamic_shapes") or {}:
+            if name not in inputs[component]:
+                raise ExportError(
+                    f"component_config[{component!r}]['dynamic_shapes'][{name!r}]",
+                    "is not an input of that component",
+                    f"Its inputs are {', '.join(inputs[component])}",
+                )
 
 
 def recorded_bounds(

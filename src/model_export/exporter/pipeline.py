@@ -18,6 +18,11 @@ from model_export.exporter.checkpoint import (
     load_tokenizer,
     open_checkpoint,
 )
+from model_export.exporter.component_config import (
+    check_component_names,
+    check_every_config,
+    own_config,
+)
 from model_export.exporter.components import Component, build_components
 from model_export.exporter.dynamic_shapes import check_input_names
 from model_export.exporter.errors import ExportError
@@ -48,7 +53,7 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
     """
     spec = request.spec
     backend = load_backend(spec.export_format)
-    backend.check(spec)
+    check_every_config(backend, spec)
     checkpoint = open_checkpoint(folder, request.checkpoint, spec.architecture)
     hermetic.seed()
     with _step("load the model"):
@@ -57,7 +62,8 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
     with _step("find the components"):
         inputs = build_sample_inputs(model, tokenizer, spec)
         components = build_components(model, inputs, spec)
-        check_input_names(spec, [component.inputs for component in components])
+        check_component_names(spec, [component.name for component in components])
+        check_input_names(spec, {part.name: part.inputs for part in components})
     calibration = Path(CALIBRATION_FOLDER)
     with _step("calibrate") if spec.calibration else nullcontext():
         plan = plan_quantization(model, tokenizer, inputs, components, spec, calibration)
@@ -102,9 +108,10 @@ def _export(
     quantization: Quantization | None,
 ) -> Any:
     try:
-        return backend.export(
-            component.name, component.module, component.inputs, spec, quantization
-        )
+        with own_config(spec, component.name) as own:
+            return backend.export(
+                component.name, component.module, component.inputs, own, quantization
+            )
     except ExportError:
         raise
     except Exception as error:

@@ -21,6 +21,11 @@ from transformers.exporters.base import ExportedModel, HfExporter
 from transformers.exporters.configs import ExportConfigMixin
 
 from model_export.exporter.backend import load_backend
+from model_export.exporter.component_config import (
+    check_component_names,
+    check_every_config,
+    own_config,
+)
 from model_export.exporter.components import build_components, capture_generation_config
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes, check_input_names
 from model_export.exporter.output_flags import split_flags
@@ -60,10 +65,12 @@ class RecipeExporter:
         generates. Raises ExportError for a recipe that the model doesn't fit.
         """
         components = build_components(model, dict(inputs), self.spec)
-        check_input_names(self.spec, [component.inputs for component in components])
+        check_component_names(self.spec, [component.name for component in components])
+        check_input_names(self.spec, {part.name: part.inputs for part in components})
         exported = {}
         for component in components:
-            config = self.config(component.module, component.inputs)
+            with own_config(self.spec, component.name) as spec:
+                config = self._config(component.module, component.inputs, spec)
             # Typed as a whole model by the engine, which takes each component of one.
             part: Any = component.module
             one = self.exporter.export(part, component.inputs, config)
@@ -75,20 +82,21 @@ class RecipeExporter:
             exported, self.spec.export_format, config=model.config, generation_config=generation
         )
 
-    def config(self, module: torch.nn.Module, inputs: Mapping[str, Any]) -> ExportConfigMixin:
-        """The engine's config for a component with these inputs.
+    def _config(
+        self, module: torch.nn.Module, inputs: Mapping[str, Any], spec: ExportSpec
+    ) -> ExportConfigMixin:
+        """The engine's config for a component with these inputs, and with a spec of its own.
 
         Keys of a recipe that say how a build writes its files aren't the engine's, and are left
         out.
         """
-        export_format = self.spec.export_format
         known = {field.name for field in fields(self.exporter.config_class)}
-        settings = {key: value for key, value in self.spec.config.items() if key in known}
+        settings = {key: value for key, value in spec.config.items() if key in known}
         # The engine takes flags (`use_cache`) out itself, and wants shapes for what is left.
         tensors, _ = split_flags(module, dict(inputs))
-        settings["dynamic_shapes"] = build_dynamic_shapes(module, tensors, self.spec).tree
+        settings["dynamic_shapes"] = build_dynamic_shapes(module, tensors, spec).tree
         config: ExportConfigMixin = AutoExportConfig.from_dict(
-            {"export_format": export_format, **settings}
+            {"export_format": spec.export_format, **settings}
         )
         return config
 
@@ -113,5 +121,5 @@ def from_pretrained(path: str | Path, **settings: Any) -> RecipeExporter:
             str(folder), f"has no {RECIPE_FILE}", "Add one (docs/recipes.md), or name its folder"
         )
     spec = merge(recipe, settings).spec
-    load_backend(spec.export_format).check(spec)
+    check_every_config(load_backend(spec.export_format), spec)
     return RecipeExporter(AutoHfExporter.from_config({"export_format": spec.export_format}), spec)

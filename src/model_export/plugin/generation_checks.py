@@ -90,7 +90,7 @@ _GENERATION_CONFIG_ALIASES: Mapping[str, str] = {
     "cache_len": "max_cache_len",
 }
 
-_COMPONENT_ALIASES: Mapping[str, str] = {
+COMPONENT_ALIASES: Mapping[str, str] = {
     "decoder": "decode",
     "encoder": "prefill",
     "prompt": "prefill",
@@ -167,7 +167,7 @@ def check_components(value: object) -> Optional[Tuple[str, ...]]:
             raise SpecError(
                 "components",
                 f"has {name!r}, which is no component",
-                nearest(str(name), GENERATION_COMPONENTS, _COMPONENT_ALIASES),
+                nearest(str(name), GENERATION_COMPONENTS, COMPONENT_ALIASES),
             )
         if list(value).count(name) > 1:
             raise SpecError("components", f"names {name!r} twice", "Name each component once")
@@ -178,12 +178,14 @@ def check_only_for_generation(
     generation_config: Mapping[str, Any],
     multi_token_decode: bool,
     components: Optional[Tuple[str, ...]],
+    component_config: bool = False,
 ) -> None:
     """Raise SpecError if any of these is set; called where `for_generation` isn't."""
     for path, is_set in (
         ("generation_config", bool(generation_config)),
         ("multi_token_decode", multi_token_decode),
         ("components", components is not None),
+        ("component_config", component_config),
     ):
         if is_set:
             raise SpecError(

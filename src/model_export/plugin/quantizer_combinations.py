@@ -6,7 +6,7 @@ engine can do it.
 
 from __future__ import annotations
 
-from typing import Any, Iterator, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 from model_export.plugin.field_errors import SpecError
 from model_export.quantizer_table import QUANTIZERS, is_calibrated, settings_class
@@ -42,30 +42,41 @@ def check_combination(spec: ExportSpec) -> None:
             f"is {spec.dtype!r} with a quantizer, and quantizers start from float32",
             "Remove it",
         )
-    if not spec.config.get("export_params", True):
-        raise SpecError(
-            "config['export_params']",
-            "is False, which leaves out what a quantizer makes",
-            "Remove it, or the quantizer",
-        )
-    named = dict(_by_path(spec.quantizer))
-    for path, quantizer in named.items():
+    quantizers = _by_component(spec.quantizer)
+    for component, quantizer in quantizers.items():
+        path = "quantizer" if component is None else f"quantizer[{component!r}]"
         _check_format(path, quantizer, spec)
-        for setting, problem, remedy in _refusals(quantizer, spec):
+        for field, value in _values("export_params", spec, component):
+            if value is False:
+                raise SpecError(
+                    field,
+                    "is False, which leaves out what a quantizer makes",
+                    "Remove it, or the quantizer",
+                )
+        for setting, problem, remedy in _refusals(quantizer, spec, component):
             raise SpecError(f"{path}[{setting!r}]" if setting else path, problem, remedy)
     _check_components(spec)
-    if spec.calibration is not None and not any(map(is_calibrated, named.values())):
+    if spec.calibration is not None and not any(map(is_calibrated, quantizers.values())):
         raise SpecError(
             "calibration", "has no effect: this quantizer doesn't observe the model", "Remove it"
         )
 
 
-def _by_path(quantizer: Mapping[str, Any]) -> Iterator[Tuple[str, Mapping[str, Any]]]:
+def _by_component(quantizer: Mapping[str, Any]) -> Dict[Optional[str], Mapping[str, Any]]:
+    """Each quantizer under the component that it is for; None for one that is for all."""
     if "type" in quantizer:
-        yield "quantizer", quantizer
-        return
-    for name, one in quantizer.items():
-        yield f"quantizer[{name!r}]", one
+        return {None: quantizer}
+    return {name: quantizer[name] for name in quantizer}
+
+
+def _values(key: str, spec: ExportSpec, component: Optional[str]) -> Iterator[Tuple[str, Any]]:
+    """What `config` has for `key` in a component, or in all, with the field that says so."""
+    if component is None:
+        yield f"config[{key!r}]", spec.config.get(key)
+    for name in spec.component_config if component is None else (component,):
+        own = key in spec.component_config.get(name, {})
+        field = f"component_config[{name!r}][{key!r}]" if own else f"config[{key!r}]"
+        yield field, spec.for_component(name).config.get(key)
 
 
 def _check_format(path: str, quantizer: Mapping[str, Any], spec: ExportSpec) -> None:
@@ -100,14 +111,18 @@ def _check_components(spec: ExportSpec) -> None:
             )
 
 
-def _refusals(quantizer: Mapping[str, Any], spec: ExportSpec) -> Iterator[_Refusal]:
+def _refusals(
+    quantizer: Mapping[str, Any], spec: ExportSpec, component: Optional[str]
+) -> Iterator[_Refusal]:
     kind, export_format = quantizer["type"], spec.export_format
-    if kind in ("PT2EQuantizer", "NNCFTorchFXQuantizer") and spec.config.get("ort_fusions"):
-        yield (
-            "type",
-            f"is {kind!r}, after which the engine leaves out config['ort_fusions']",
-            "Remove the fusions, or take OnnxRuntimeQuantizer",
-        )
+    traced = kind in ("PT2EQuantizer", "NNCFTorchFXQuantizer")
+    for field, value in _values("ort_fusions", spec, component) if traced else ():
+        if value:
+            yield (
+                "type",
+                f"is {kind!r}, after which the engine leaves out {field}",
+                "Remove the fusions, or take OnnxRuntimeQuantizer",
+            )
     if kind == "PT2EQuantizer":
         yield from _pt2e_refusals(quantizer, export_format, spec.for_generation)
     elif kind == "OnnxRuntimeQuantizer":

@@ -9,6 +9,7 @@ import json
 from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Tuple
 
+from model_export.plugin.component_config import check_component_config_part
 from model_export.plugin.config_keys import CONFIG_KEYS, check_config_part
 from model_export.plugin.field_errors import SpecError, nearest
 from model_export.plugin.generation_checks import check_components, check_generation_config
@@ -102,15 +103,21 @@ def check_setting(name: str, value: object) -> None:
 def merge(recipe: Recipe, given: Mapping[str, Any]) -> Merged:
     """A recipe with the settings of a target, which win.
 
-    `config` and `generation_config` are merged key by key, the others are replaced. Settings of the
-    recipe that lose their meaning by it are left out: keys that another `export_format` doesn't
-    have, all about generation where the target doesn't generate, the length of a cache that isn't
-    static any more, the bounds of dimensions that nothing names any more. Raises SpecError for
-    what doesn't go together.
+    `config`, `generation_config` and each component's part of `component_config` are merged key by
+    key, the others are replaced. Settings of the recipe that lose their meaning by it are left out:
+    keys that another `export_format` doesn't have, all about generation where the target doesn't
+    generate, the config of components that it leaves out, the length of a cache that isn't static
+    any more, the bounds of dimensions that nothing names any more. Raises SpecError for what
+    doesn't go together.
     """
     said = dict(recipe.settings)
     if given.get("for_generation") is False:
-        for name in ("generation_config", "multi_token_decode", "components"):
+        for name in (
+            "generation_config",
+            "multi_token_decode",
+            "components",
+            "component_config",
+        ):
             said.pop(name, None)
     settings = {**said, **given}
     config = _merged_config(said["config"], given.get("config", {}))
@@ -118,8 +125,14 @@ def merge(recipe: Recipe, given: Mapping[str, Any]) -> Merged:
     settings["generation_config"] = _merged_generation(
         said.get("generation_config", {}), given.get("generation_config", {})
     )
+    by_component = _merged_components(said, given, config["export_format"])
+    if by_component or "component_config" in given:
+        settings["component_config"] = by_component
+    else:
+        settings.pop("component_config", None)
     if "dims" in said and "dims" not in given:
-        used = set(named_dims(config.get("dynamic_shapes") or {}))
+        parts = (config, *by_component.values())
+        used = {name for part in parts for name in named_dims(part.get("dynamic_shapes") or {})}
         settings["dims"] = {
             name: bounds for name, bounds in settings["dims"].items() if name in used
         }
@@ -128,12 +141,29 @@ def merge(recipe: Recipe, given: Mapping[str, Any]) -> Merged:
 
 def _merged_config(said: Mapping[str, Any], given: Mapping[str, Any]) -> Dict[str, Any]:
     export_format = given.get("export_format", said["export_format"])
-    kept = {
+    return {**_keys_of(export_format, said), **given}
+
+
+def _keys_of(export_format: str, config: Mapping[str, Any]) -> Dict[str, Any]:
+    return {
         name: value
-        for name, value in said.items()
+        for name, value in config.items()
         if name == "export_format" or export_format in CONFIG_KEYS[name].formats
     }
-    return {**kept, **given}
+
+
+def _merged_components(
+    said: Mapping[str, Any], given: Mapping[str, Any], export_format: str
+) -> Dict[str, Dict[str, Any]]:
+    built = given.get("components")
+    merged = {
+        name: keys
+        for name, own in said.get("component_config", {}).items()
+        if (built is None or name in built) and (keys := _keys_of(export_format, own))
+    }
+    for name, own in given.get("component_config", {}).items():
+        merged[name] = {**merged.get(name, {}), **own}
+    return merged
 
 
 def _merged_generation(said: Mapping[str, Any], given: Mapping[str, Any]) -> Dict[str, Any]:
@@ -287,6 +317,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "generation_config": _present("generation_config", check_generation_config),
     "multi_token_decode": _flag("multi_token_decode"),
     "components": _present("components", check_components),
+    "component_config": _present("component_config", check_component_config_part),
     "sample_inputs": _present("sample_inputs", check_sample_inputs),
     "dims": _present("dims", check_dims_form),
     "quantizer": _present("quantizer", check_quantizer),

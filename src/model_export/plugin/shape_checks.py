@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, Iterable, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Mapping, Tuple
 
 from model_export.plugin.field_errors import SpecError, nearest, require_mapping
 from model_export.spec import TENSOR_DTYPES
@@ -52,13 +52,14 @@ def check_dims_form(dims: object) -> Dict[str, Tuple[int, int]]:
     return checked
 
 
-def check_dims(dims: object, shapes: Optional[Mapping[str, Any]]) -> Dict[str, Tuple[int, int]]:
+def check_dims(dims: object, shapes: Iterable[Mapping[str, Any]]) -> Dict[str, Tuple[int, int]]:
     """Check the bounds of the dimensions that `dynamic_shapes` names: name -> (min, max).
 
-    Raises SpecError for a wrong form, and for a name that `shapes` doesn't use.
+    `shapes` are those of all components. Raises SpecError for a wrong form, and for a name that
+    none of them uses.
     """
     checked = check_dims_form(dims)
-    used = set(named_dims(shapes or {}))
+    used = {name for item in shapes for name in named_dims(item)}
     for name in checked:
         if name not in used:
             raise SpecError(

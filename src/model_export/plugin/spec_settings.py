@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any, Mapping
 
 from model_export.plugin.calibration_checks import check_calibration
+from model_export.plugin.component_config import check_component_config
 from model_export.plugin.config_keys import check_config
 from model_export.plugin.field_errors import SpecError
 from model_export.plugin.generation_checks import (
@@ -47,7 +48,13 @@ def spec_of(settings: Mapping[str, Any]) -> ExportSpec:
     multi_token_decode = given.get("multi_token_decode", False)
     components = check_components(given.get("components"))
     if not for_generation:
-        check_only_for_generation(generation_config, multi_token_decode, components)
+        check_only_for_generation(
+            generation_config, multi_token_decode, components, "component_config" in given
+        )
+    component_config = check_component_config(
+        given.get("component_config", {}), {"export_format": export_format, **config}, components
+    )
+    shapes = [part.get("dynamic_shapes") for part in (config, *component_config.values())]
     samples = given.get("sample_inputs")
     quantizer, calibration = given.get("quantizer"), given.get("calibration")
     spec = ExportSpec(
@@ -59,8 +66,9 @@ def spec_of(settings: Mapping[str, Any]) -> ExportSpec:
         generation_config=generation_config,
         multi_token_decode=multi_token_decode,
         components=components,
+        component_config=component_config,
         sample_inputs=None if samples is None else check_sample_inputs(samples),
-        dims=check_dims(given.get("dims", {}), config.get("dynamic_shapes")),
+        dims=check_dims(given.get("dims", {}), [item for item in shapes if item]),
         quantizer=None if quantizer is None else check_quantizer(quantizer),
         calibration=None if calibration is None else check_calibration(calibration),
     )

@@ -16,6 +16,7 @@ from pants.engine.target import (
 )
 from pants.util.strutil import help_text
 
+from model_export.plugin.component_config import check_component_config_part
 from model_export.plugin.config_keys import check_config_part
 from model_export.plugin.export_spec import export_spec
 from model_export.plugin.field_errors import SpecError
@@ -74,7 +75,8 @@ class RecipeField(BoolField):
         """
         Take the settings that this target leaves open from the `export_config.json` of the
         checkpoint: `config`, `architecture`, `dtype`, `for_generation`, `generation_config`,
-        `multi_token_decode`, `components`, `sample_inputs` and `dims`. docs/recipes.md has the
+        `multi_token_decode`, `components`, `component_config`, `sample_inputs` and `dims`.
+        docs/recipes.md has the
         format, and what happens where both say something.
         """
     )
@@ -172,6 +174,20 @@ class ComponentsField(CheckedNamesField):
         check_components(value)
 
 
+class ComponentConfigField(CheckedMappingField):
+    alias = "component_config"
+    help = help_text(
+        """
+        Keys of `config` that a component has otherwise than the rest, by its name:
+        `{"decode": {"opset_version": 21}}`; all but `export_format`. Needs `for_generation=True`.
+        """
+    )
+
+    @classmethod
+    def check(cls, value: Any) -> None:
+        check_component_config_part(value)
+
+
 class SampleInputsField(CheckedMappingField):
     alias = "sample_inputs"
     help = help_text(
@@ -236,6 +252,7 @@ class ExportModelTarget(Target):
         GenerationConfigField,
         MultiTokenDecodeField,
         ComponentsField,
+        ComponentConfigField,
         SampleInputsField,
         DimsField,
         QuantizerField,

@@ -95,7 +95,8 @@ def _row(spec: Mapping[str, Any]) -> str:
     quantizer = spec.get("quantizer")
     if quantizer:
         return _quantized_row(quantizer)
-    if spec["dtype"] == "float32" and spec["config"].get("compress_to_fp16"):
+    configs = (spec["config"], *spec.get("component_config", {}).values())
+    if spec["dtype"] == "float32" and any(item.get("compress_to_fp16") for item in configs):
         return "float16 weights"
     return str(spec["dtype"])
 

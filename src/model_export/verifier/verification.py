@@ -101,7 +101,12 @@ def _signatures(
         start = time.monotonic()
         cases = [case for case in probe.graphs if case.component == record.name]
         checks, graph = check_signature(
-            artifact, manifest.export_format, record, manifest.spec, cases, tensors
+            artifact,
+            manifest.export_format,
+            record,
+            manifest.spec_of(record.name),
+            cases,
+            tensors,
         )
         if graph is not None:
             found[record.name] = graph

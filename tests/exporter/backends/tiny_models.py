@@ -168,7 +168,9 @@ def export(
     backend = load_backend(spec.export_format)
     backend.check(spec)
     programs = {
-        component.name: backend.export(component.name, component.module, component.inputs, spec)
+        component.name: backend.export(
+            component.name, component.module, component.inputs, spec.for_component(component.name)
+        )
         for component in build_components(model, inputs, spec)
     }
     directory.mkdir(parents=True, exist_ok=True)

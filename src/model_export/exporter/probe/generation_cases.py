@@ -57,7 +57,7 @@ def record_generation_cases(
     padded = "prefill" in traced or any(
         name.startswith("attention_mask") for name in traced["decode"].inputs
     )
-    for prompt in prompts_for(model, tokenizer, inputs, spec, padded):
+    for prompt in prompts_for(model, tokenizer, inputs, spec, tuple(traced), padded):
         eager = _generate(model, prompt.inputs, prompt.steps, spec)
         shapes = eager.cache_shapes
         if spec.has_static_cache:
@@ -90,7 +90,8 @@ def _fixed_shapes(
 
 def _complete(model: PreTrainedModel, spec: ExportSpec, components: tuple[str, ...]) -> bool:
     """Whether a loop over `components` takes a prompt and any number of tokens after it."""
-    if not spec.is_dynamic and (spec.multi_token_decode or not spec.has_static_cache):
+    grows = spec.for_component("decode").is_dynamic
+    if not grows and (spec.multi_token_decode or not spec.has_static_cache):
         return False
     if model.config.is_encoder_decoder:
         return {"encoder", "prefill", "decode"} == set(components)

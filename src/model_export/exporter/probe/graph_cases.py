@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -23,17 +23,47 @@ def record_graph_cases(
     model: PreTrainedModel, inputs: Mapping[str, Any], spec: ExportSpec, tensors: ProbeTensors
 ) -> Iterator[GraphCase]:
     """Every component of `spec` at the shape of `inputs` (the sample inputs) and at two others."""
+    names = []
+    for component in capture_components(model, dict(inputs), spec):
+        names.append(component.name)
+        yield _case(component, "traced", True, tensors)
+    for group in _alike(spec, names):
+        yield from _untraced(model, inputs, spec, group, tensors)
+
+
+def _alike(spec: ExportSpec, names: Sequence[str]) -> list[tuple[str, ...]]:
+    """The components in groups of one config, whose sizes may change in the same way."""
+    groups: list[tuple[str, ...]] = []
+    for name in names:
+        config = spec.for_component(name).config
+        for index, group in enumerate(groups):
+            if spec.for_component(group[0]).config == config:
+                groups[index] = (*group, name)
+                break
+        else:
+            groups.append((name,))
+    return groups
+
+
+def _untraced(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Any],
+    spec: ExportSpec,
+    names: Sequence[str],
+    tensors: ProbeTensors,
+) -> Iterator[GraphCase]:
     seen: set[tuple[Any, ...]] = set()
-    for sizes in (None, *UNTRACED):
-        sample = dict(inputs) if sizes is None else resized(model, inputs, spec, sizes)
+    own = spec.for_component(names[0])
+    for sizes in UNTRACED:
+        sample = resized(model, inputs, own, sizes)
         shapes = tuple((name, tuple(getattr(value, "shape", ()))) for name, value in sample.items())
         # A spec without dynamic sizes gets other values at the traced shape, once.
-        if (sizes is not None, shapes) in seen:
+        if shapes in seen:
             continue
-        seen.add((sizes is not None, shapes))
+        seen.add(shapes)
         for component in capture_components(model, sample, spec):
-            name = "traced" if sizes is None else str(sizes)
-            yield _case(component, name, sizes is None, tensors)
+            if component.name in names:
+                yield _case(component, str(sizes), False, tensors)
 
 
 def _case(component: Component, name: str, traced: bool, tensors: ProbeTensors) -> GraphCase:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,8 @@ _TEXT = (
     "cold sooner. Whoever has lived high up for years stops noticing either."
 )
 _PADDING = 3
+# The argument of `forward` that has the cache (transformers 5.24.0).
+CACHE_INPUT = "cache"
 
 
 @dataclass(frozen=True)
@@ -39,10 +41,21 @@ class Capacity:
     longest: int | None
 
     @classmethod
-    def of(cls, model: PreTrainedModel, spec: ExportSpec, inputs: Mapping[str, Any]) -> Capacity:
-        """What `spec` makes of the sizes of `inputs`, those that the graphs are traced with."""
+    def of(
+        cls,
+        model: PreTrainedModel,
+        spec: ExportSpec,
+        inputs: Mapping[str, Any],
+        components: Sequence[str],
+    ) -> Capacity:
+        """What `spec` makes of the sizes of `inputs`, those that the graphs are traced with.
+
+        The first of `components` is fed with the prompt, all of them with every sequence.
+        """
         main = inputs[model.main_input_name]
-        axes = _dynamic_axes(model.main_input_name, spec)
+        own = [spec.for_component(name) for name in components]
+        all_axes = [_dynamic_axes(model.main_input_name, part) for part in own]
+        axes = all_axes[0]
         bounds = [spec.dims.get(axes.get(axis) or "") for axis in (0, 1)]
         config = model.config.get_text_config(decoder=True)
         limits = [
@@ -50,11 +63,12 @@ class Capacity:
             getattr(config, "max_position_embeddings", None),
             getattr(config, "max_target_positions", None),
             bounds[1][1] if bounds[1] and not model.config.is_encoder_decoder else None,
+            *(limit for part in own for limit in _position_limits(part)),
             # The default bounds of backends/executorch/bounds.py.
             1024 if spec.export_format == "executorch" else None,
         ]
         return cls(
-            batch=None if 0 in axes else int(main.shape[0]),
+            batch=None if all(0 in axes for axes in all_axes) else int(main.shape[0]),
             length=None if 1 in axes else int(main.shape[1]),
             most_sequences=bounds[0][1] if bounds[0] else None,
             longest=min((limit for limit in limits if limit is not None), default=None),
@@ -76,14 +90,16 @@ def prompts_for(
     tokenizer: PreTrainedTokenizerBase | None,
     inputs: Mapping[str, Any],
     spec: ExportSpec,
+    components: Sequence[str],
     padded: bool,
 ) -> Iterator[Prompt]:
     """A batch of unequal lengths, one sequence in several calls, and a third one after that.
 
     The first two together cross the model's attention window, if it has one, in a prompt and while
-    decoding. `padded` is false for graphs that take no mask, where a batch has equal lengths.
+    decoding. `components` are the graphs in the order they run in; `padded` is false for graphs
+    that take no mask, where a batch has equal lengths.
     """
-    capacity = Capacity.of(model, spec, inputs)
+    capacity = Capacity.of(model, spec, inputs, components)
     if model.config.is_encoder_decoder:
         yield from _encoder_prompts(model, inputs, spec, capacity)
         return
@@ -149,6 +165,15 @@ def _dynamic_axes(name: str, spec: ExportSpec) -> dict[int, str | None]:
     return {
         int(axis): None if dim == "AUTO" else dim for axis, dim in axes.items() if dim != "STATIC"
     }
+
+
+def _position_limits(spec: ExportSpec) -> Iterator[int]:
+    """The bounds of the positions in the mask and the cache of a decode graph."""
+    shapes = spec.config.get("dynamic_shapes") or {}
+    for name, axis in (("attention_mask", "1"), (CACHE_INPUT, "2")):
+        axes = shapes.get(name)
+        if isinstance(axes, Mapping) and axes.get(axis) in spec.dims:
+            yield spec.dims[axes[axis]][1]
 
 
 def _tokens(

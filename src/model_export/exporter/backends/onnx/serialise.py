@@ -35,24 +35,29 @@ def write_programs(
 
     Raises ExportError if weights that should stay in the graph's file don't fit into it.
     """
-    config = spec.config
     records = []
-    external = config["external_data"] and config["export_params"]
+    configs = {name: spec.for_component(name).config for name in programs}
+    external = [
+        name
+        for name in programs
+        if configs[name]["external_data"] and configs[name]["export_params"]
+    ]
     with ExitStack() as stack:
         weights_file = None
         # A model of nothing but small tensors leaves no empty file behind.
-        if external and any(_large(tensor) for m in programs.values() for tensor in _tensors(m)):
+        if any(_large(tensor) for name in external for tensor in _tensors(programs[name])):
             weights_file = stack.enter_context(WeightsFile(directory / WEIGHTS_FILE))
         for name, model in programs.items():
-            path = directory / f"{name}.onnx"
-            with _initializers_as_inputs(model, config), _placed(model, weights_file, config):
-                if weights_file is None:
+            path, config = directory / f"{name}.onnx", configs[name]
+            own_file = weights_file if name in external else None
+            with _initializers_as_inputs(model, config), _placed(model, own_file, config):
+                if own_file is None:
                     _check_size(name, model)
                 onnx_ir.save(model, path)
                 weights = (WEIGHTS_FILE,) if _has_external_data(model) else ()
                 records.append(component_record(name, model, spec, path.name, weights))
     for record in records:
-        _check_file(directory / record.file, config)
+        _check_file(directory / record.file, configs[record.name])
     return tuple(records)
 
 

@@ -18,7 +18,7 @@ class CheckpointAsk:
 
     `include` adds files to the choice, `exclude` hides files from it; both are sorted patterns in
     which `*` also matches '/'. `commit` keeps the checkpoint at that one, whatever `revision` is by
-    now.
+    now. With `adapter` it is a LoRA adapter that is asked for, and no model.
     """
 
     repo: str
@@ -29,6 +29,7 @@ class CheckpointAsk:
     pickle: bool = False
     remote_code: bool = False
     commit: Optional[str] = None
+    adapter: bool = False
 
     @property
     def key(self) -> str:
@@ -44,6 +45,7 @@ class CheckpointAsk:
             and self.gguf_file == locked.gguf_file
             and self.pickle == locked.pickle
             and self.remote_code == locked.remote_code
+            and self.adapter == locked.is_adapter
         )
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Tuple, Union
 
 from model_export.checkpoint_paths import UnsafePathError, check_path, check_paths, shown
+from model_export.spec import ADAPTER_WEIGHTS
 
 LOCK_FILE = "3rdparty/checkpoints.lock.json"
 LOCK_VERSION = 1
@@ -85,6 +86,11 @@ class LockedCheckpoint:
     def key(self) -> str:
         """The name of this entry in the lock."""
         return lock_key(self.repo, self.revision)
+
+    @property
+    def is_adapter(self) -> bool:
+        """Whether it is a LoRA adapter, which a model is merged with, and no model."""
+        return any(file.path == ADAPTER_WEIGHTS for file in self.files)
 
     @property
     def size(self) -> int:

@@ -122,7 +122,7 @@ class Manifest:
     `spec` is the export's spec with every default written out, `lock` the name of the resolve and
     the sha256 of its lock file, `engine` package name -> version, `files` every file of the
     artifact but the manifest itself. `recipe` is there where a recipe had a part in the spec,
-    `calibration` where a quantizer observed the model.
+    `calibration` where a quantizer observed the model, `adapter` where one was merged into it.
     """
 
     export_format: str
@@ -135,6 +135,7 @@ class Manifest:
     verification: VerificationRecord = field(default_factory=VerificationRecord)
     recipe: Optional[RecipeRecord] = None
     calibration: Optional[CalibrationRecord] = None
+    adapter: Optional[CheckpointRecord] = None
     schema_version: int = SCHEMA_VERSION
 
     def spec_of(self, component: str) -> Mapping[str, Any]:
@@ -147,6 +148,8 @@ class Manifest:
         document = asdict(self)
         if self.recipe is None:
             del document["recipe"]
+        if self.adapter is None:
+            del document["adapter"]
         return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
@@ -163,12 +166,9 @@ class Manifest:
                     f"{MANIFEST_FILE} has schema version {version!r}, and this reads "
                     f"{SCHEMA_VERSION}: use the model-export that wrote it, or export again."
                 )
-            checkpoint = document["checkpoint"]
             return cls(
                 export_format=document["export_format"],
-                checkpoint=CheckpointRecord(
-                    checkpoint["source"], checkpoint["identity"], _files(checkpoint["files"])
-                ),
+                checkpoint=_checkpoint(document["checkpoint"]),
                 spec=document["spec"],
                 lock=document["lock"],
                 engine=document["engine"],
@@ -177,6 +177,7 @@ class Manifest:
                 verification=VerificationRecord(**document.get("verification", {})),
                 recipe=RecipeRecord(**document["recipe"]) if "recipe" in document else None,
                 calibration=_calibration(document.get("calibration")),
+                adapter=_checkpoint(document["adapter"]) if "adapter" in document else None,
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ManifestError(f"{MANIFEST_FILE} is damaged ({error!r}): export again.") from error
@@ -184,6 +185,10 @@ class Manifest:
 
 def _files(items: Any) -> Tuple[FileRecord, ...]:
     return tuple(FileRecord(**item) for item in items)
+
+
+def _checkpoint(item: Any) -> CheckpointRecord:
+    return CheckpointRecord(item["source"], item["identity"], _files(item["files"]))
 
 
 def _calibration(item: Optional[Dict[str, Any]]) -> Optional[CalibrationRecord]:

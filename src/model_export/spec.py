@@ -44,6 +44,10 @@ GENERATION_COMPONENTS = (
 CACHE_IMPLEMENTATIONS = ("dynamic", "static")
 # Where an export process finds the files of `calibration`, each at its path in the repository.
 CALIBRATION_FOLDER = "calibration"
+# Where it finds those of `adapter`, and which of them a merge reads: as peft writes them.
+ADAPTER_FOLDER = "adapter"
+ADAPTER_CONFIG = "adapter_config.json"
+ADAPTER_WEIGHTS = "adapter_model.safetensors"
 
 
 @dataclass(frozen=True)
@@ -108,11 +112,12 @@ class Toolchain:
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """All that an export process is told, beside the checkpoint's files."""
+    """All that an export process is told, beside the checkpoint's files and the adapter's."""
 
     spec: ExportSpec
     checkpoint: CheckpointOrigin
     toolchain: Toolchain
+    adapter: Optional[CheckpointOrigin] = None
 
     def to_json(self) -> str:
         """Canonical JSON: sorted keys, no white space, one spelling for equal requests."""
@@ -121,6 +126,7 @@ class ExportRequest:
             "spec": plain(self.spec.__dict__),
             "checkpoint": plain(self.checkpoint.__dict__),
             "toolchain": plain(self.toolchain.__dict__),
+            "adapter": None if self.adapter is None else plain(self.adapter.__dict__),
         }
         return json.dumps(document, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
@@ -141,6 +147,7 @@ class ExportRequest:
             ExportSpec(**spec),
             CheckpointOrigin(**document["checkpoint"]),
             Toolchain(**document["toolchain"]),
+            CheckpointOrigin(**document["adapter"]) if document["adapter"] else None,
         )
 
 

@@ -155,6 +155,14 @@ def test_takes_a_gguf_file_alone_with_its_parts() -> None:
     assert "Set `gguf_file` to one of 'a-Q4_0.gguf', 'a-Q8_0.gguf'" in _refusal(names)
 
 
+def test_takes_two_files_of_an_adapter() -> None:
+    names = ("README.md", "adapter_config.json", "adapter_model.safetensors", "tokenizer.json")
+    assert _choose(names, adapter=True) == names[1:3]
+    for missing in names[1:3]:
+        with pytest.raises(HubLockError, match=f"no adapter in safetensors: it has no {missing}"):
+            _choose(tuple(name for name in names if name != missing), adapter=True)
+
+
 def test_include_adds_and_exclude_hides() -> None:
     assert "onnx/model.onnx" in _choose((*QWEN, *CLUTTER), include=("onnx/*",))
     assert "vocab.json" not in _choose(QWEN, exclude=("vocab.*",))

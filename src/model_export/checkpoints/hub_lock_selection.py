@@ -16,6 +16,7 @@ from model_export.checkpoints.hub_lock_errors import (
     UnsuitableCheckpointError,
     wrong_answer,
 )
+from model_export.spec import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 
 CONFIG_FILE = "config.json"
 SAFETENSORS = "model.safetensors"
@@ -56,6 +57,7 @@ _NEEDED = (
 _COPIES = ("original/", "onnx/", "openvino/", "coreml/")
 _GGUF_PART = re.compile(r"(?P<stem>.+)-\d{5}-of-(?P<count>\d{5})\.gguf")
 _OTHER_FRAMEWORKS = ("tf_model.h5", "flax_model.msgpack", "rust_model.ot", "model.ckpt.index")
+_AS_ADAPTER = "Write it as `adapter`, and the model that it was trained on as `model`"
 
 ReadIndex = Callable[[str], Mapping[str, Any]]
 
@@ -73,6 +75,8 @@ def choose_files(ask: CheckpointAsk, names: Iterable[str], read_json: ReadIndex)
     """
     every = frozenset(names)
     visible = frozenset(name for name in every if not _matches_any(name, ask.exclude))
+    if ask.adapter:
+        return _adapter(ask, visible)
     if ask.gguf_file is not None:
         chosen = set(_gguf_parts(ask, visible))
     else:
@@ -103,6 +107,18 @@ def choose_files(ask: CheckpointAsk, names: Iterable[str], read_json: ReadIndex)
                 "Set `trust_remote_code=True` if you trust it, or leave it out",
             )
     return tuple(sorted(chosen))
+
+
+def _adapter(ask: CheckpointAsk, names: frozenset[str]) -> tuple[str, ...]:
+    """The two files of an adapter that a merge reads."""
+    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+        if name not in names:
+            raise UnsuitableCheckpointError(
+                ask.key,
+                f"it is no adapter in safetensors: it has no {name}",
+                f"Its files are {_listed(names)}",
+            )
+    return (ADAPTER_CONFIG, ADAPTER_WEIGHTS)
 
 
 def _weights(ask: CheckpointAsk, names: frozenset[str], read_json: ReadIndex) -> list[str]:
@@ -178,11 +194,8 @@ def _gguf_parts(ask: CheckpointAsk, names: frozenset[str]) -> list[str]:
 def _no_config(ask: CheckpointAsk, names: frozenset[str]) -> HubLockError:
     if "model_index.json" in names:
         problem, remedy = "it is a pipeline of diffusers", "Name the repository of one model of it"
-    elif "adapter_config.json" in names:
-        problem, remedy = (
-            "it is an adapter, not a model",
-            "Merge it into its base model, and lock that",
-        )
+    elif ADAPTER_CONFIG in names:
+        problem, remedy = "it is an adapter, not a model", _AS_ADAPTER
     elif any(name.endswith(".gguf") for name in names):
         return _only_gguf(ask, names)
     else:
@@ -193,11 +206,8 @@ def _no_config(ask: CheckpointAsk, names: frozenset[str]) -> HubLockError:
 def _no_weights(ask: CheckpointAsk, names: frozenset[str]) -> HubLockError:
     top = sorted(name for name in names if "/" not in name)
     others = [name for name in top if name.endswith(".safetensors")]
-    if "adapter_config.json" in names:
-        problem, remedy = (
-            "it is an adapter, not a model",
-            "Merge it into its base model, and lock that",
-        )
+    if ADAPTER_CONFIG in names:
+        problem, remedy = "it is an adapter, not a model", _AS_ADAPTER
     elif others:
         problem = f"it has {_listed(others)}, which isn't where the engine looks for weights"
         remedy = f"Choose a repository that has {SAFETENSORS}, or its shards with an index"

@@ -20,7 +20,7 @@ def main(argv: list[str]) -> int:
     guard = hermetic.enter(Path.cwd() / ".private")
     try:
         request = ExportRequest.from_json(request_file.read_text(encoding="utf-8"))
-        if request.spec.quantizer is not None:
+        if request.spec.quantizer is not None or request.adapter is not None:
             hermetic.pin_computation()
         # Imported after the environment is fixed: torch reads it while it loads.
         from model_export.exporter.pipeline import run_export

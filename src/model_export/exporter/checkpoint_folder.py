@@ -58,7 +58,7 @@ def open_checkpoint(folder: Path, origin: CheckpointOrigin, architecture: str | 
     are missing, damaged, quantized, or pickled where `origin` doesn't allow that, and tokenizer or
     generation files that are no JSON objects.
     """
-    _check_inside(folder)
+    check_inside(folder)
     if not (folder / CONFIG_FILE).is_file():
         raise ExportError(CONFIG_FILE, "is missing", "Add the config.json of the model")
     config = read_object(folder, CONFIG_FILE)
@@ -86,7 +86,8 @@ def open_checkpoint(folder: Path, origin: CheckpointOrigin, architecture: str | 
     return checkpoint
 
 
-def _check_inside(folder: Path) -> None:
+def check_inside(folder: Path) -> None:
+    """Raise ExportError for a link that leads out of a folder of a checkpoint, or nowhere."""
     root = folder.resolve()
     for path in sorted(folder.rglob("*")):
         if path.is_symlink() and not path.resolve().is_relative_to(root):

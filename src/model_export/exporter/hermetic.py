@@ -154,7 +154,7 @@ PINNED_COMPUTATION = {
 
 
 def pin_computation() -> None:
-    """Compute the same on every CPU of an architecture, slowly: for an export that calibrates.
+    """Compute the same on every CPU of an architecture, slowly: to calibrate, or to merge.
 
     To be called before torch is imported. ONNX Runtime reads none of these (docs/quantization.md).
     """

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from model_export.exporter import hermetic
+from model_export.exporter.adapters import merge_adapter
 from model_export.exporter.backend import Backend, load_backend
 from model_export.exporter.checkpoint import (
     copy_companions,
@@ -38,7 +39,13 @@ from model_export.manifest import (
     record_files,
 )
 from model_export.recipe import RECIPE_FILE, recipe_text
-from model_export.spec import CALIBRATION_FOLDER, ExportRequest, ExportSpec
+from model_export.spec import (
+    ADAPTER_FOLDER,
+    CALIBRATION_FOLDER,
+    CheckpointOrigin,
+    ExportRequest,
+    ExportSpec,
+)
 
 # Recorded for every format; a backend adds its own.
 _COMMON_PACKAGES = ("torch", "transformers")
@@ -59,6 +66,10 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
     with _step("load the model"):
         model = load_model(checkpoint, spec.dtype)
         tokenizer = load_tokenizer(checkpoint)
+    adapter = Path(ADAPTER_FOLDER)
+    if request.adapter is not None:
+        with _step("merge the adapter"):
+            model = merge_adapter(model, adapter)
     with _step("find the components"):
         inputs = build_sample_inputs(model, tokenizer, spec)
         components = build_components(model, inputs, spec)
@@ -91,14 +102,26 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
             },
             engine={
                 name: metadata.version(name)
-                for name in (*_COMMON_PACKAGES, *backend.packages, *quantizer_packages(spec))
+                for name in (
+                    *_COMMON_PACKAGES,
+                    *backend.packages,
+                    *quantizer_packages(spec),
+                    *(("peft",) if request.adapter else ()),
+                )
             },
             components=records,
             files=record_files(artifact),
             calibration=record_calibration(spec, plan, calibration),
+            adapter=_record_adapter(request.adapter, adapter),
         )
         (artifact / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
     return manifest
+
+
+def _record_adapter(origin: CheckpointOrigin | None, folder: Path) -> CheckpointRecord | None:
+    if origin is None:
+        return None
+    return CheckpointRecord(origin.source, origin.identity, record_files(folder))
 
 
 def _export(

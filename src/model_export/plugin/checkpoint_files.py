@@ -6,6 +6,7 @@ import json
 from typing import Iterable, List
 
 from model_export.plugin.field_errors import SpecError, nearest
+from model_export.spec import ADAPTER_CONFIG, ADAPTER_WEIGHTS
 
 CONFIG_FILE = "config.json"
 _SAFE_WEIGHTS = ".safetensors"
@@ -40,6 +41,19 @@ def check_checkpoint_files(field: str, files: Iterable[str], allow_pickle: bool)
             f"has its weights in a pickle, {pickles[0]}, which can run code when it is read",
             "Convert it to safetensors, or set `allow_pickle=True` if you trust it",
         )
+
+
+def check_adapter_files(field: str, files: Iterable[str]) -> None:
+    """Check that a folder has the files of a LoRA adapter that a merge reads; raises SpecError."""
+    names = sorted(files)
+    for wanted in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+        if wanted not in names:
+            raise SpecError(
+                field,
+                f"gives an adapter without {wanted} at its root",
+                f"Its files are {_listed(names)}: choose the folder that peft's `save_pretrained` "
+                "wrote, with safetensors",
+            )
 
 
 def check_random_config(path: str, content: bytes) -> str:

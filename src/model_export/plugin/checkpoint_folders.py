@@ -33,6 +33,7 @@ from pants.util.logging import LogLevel
 
 from model_export.plugin.checkpoint_files import (
     CONFIG_FILE,
+    check_adapter_files,
     check_checkpoint_files,
     check_random_config,
 )
@@ -66,9 +67,10 @@ _CHECKPOINT = "checkpoint"
 
 @dataclass(frozen=True)
 class CheckpointRequest(EngineAwareParameter):
-    """The checkpoint that the target at `address` supplies."""
+    """The checkpoint that the target at `address` supplies, or the adapter where that is asked."""
 
     address: Address
+    adapter: bool = False
 
     def debug_hint(self) -> str:
         return self.address.spec
@@ -85,11 +87,13 @@ class CheckpointFolder:
 @dataclass(frozen=True)
 class LocalCheckpointRequest:
     target: Target
+    adapter: bool
 
 
 @dataclass(frozen=True)
 class WheelCheckpointRequest:
     target: Target
+    adapter: bool
 
 
 @dataclass(frozen=True)
@@ -117,10 +121,19 @@ async def checkpoint_folder(request: CheckpointRequest) -> CheckpointFolder:
     )
     target = wrapped.target
     if target.has_field(PackageField):
-        return await Get(CheckpointFolder, WheelCheckpointRequest(target))
+        return await Get(CheckpointFolder, WheelCheckpointRequest(target, request.adapter))
     if target.has_field(SeedField):
+        if request.adapter:
+            raise TargetError(
+                target.address,
+                SpecError(
+                    "config",
+                    "makes a whole model, and is named as an `adapter`",
+                    "Name a `local_checkpoint` or `wheel_checkpoint` that has one",
+                ),
+            )
         return await Get(CheckpointFolder, RandomCheckpointRequest(target))
-    return await Get(CheckpointFolder, LocalCheckpointRequest(target))
+    return await Get(CheckpointFolder, LocalCheckpointRequest(target, request.adapter))
 
 
 @rule(desc="Read a checkpoint's files", level=LogLevel.DEBUG)
@@ -150,7 +163,10 @@ async def local_checkpoint(request: LocalCheckpointRequest) -> CheckpointFolder:
     allow_pickle = target[AllowPickleField].value
     sources = await Get(RootedSources, RootedSourcesRequest(target, root))
     try:
-        check_checkpoint_files("sources", sources.snapshot.files, allow_pickle)
+        if request.adapter:
+            check_adapter_files("sources", sources.snapshot.files)
+        else:
+            check_checkpoint_files("sources", sources.snapshot.files, allow_pickle)
     except SpecError as error:
         raise TargetError(target.address, error) from error
     folder = os.path.join(target.address.spec_path, root).rstrip("/") or "."
@@ -226,7 +242,10 @@ async def wheel_checkpoint(request: WheelCheckpointRequest) -> CheckpointFolder:
     digest = overlaid.digest
     snapshot = await Get(Snapshot, Digest, digest)
     try:
-        check_checkpoint_files("path", snapshot.files, allow_pickle)
+        if request.adapter:
+            check_adapter_files("path", snapshot.files)
+        else:
+            check_checkpoint_files("path", snapshot.files, allow_pickle)
     except SpecError as error:
         raise TargetError(target.address, error) from error
     return CheckpointFolder(

@@ -29,10 +29,11 @@ from model_export.plugin.target_types import ExportDependenciesField, ModelField
 
 @dataclass(frozen=True)
 class CheckpointAddressRequest:
-    """The `model` of the target at `owner`."""
+    """The `model` of the target at `owner`, or another field of it that names a checkpoint."""
 
     model: str
     owner: Address
+    field: str = "model"
 
 
 @dataclass(frozen=True)
@@ -46,7 +47,7 @@ class CheckpointAddress:
 async def checkpoint_address(request: CheckpointAddressRequest) -> CheckpointAddress:
     if not is_address(request.model):
         return CheckpointAddress(None)
-    origin = f"the `model` field of {request.owner}"
+    origin = f"the `{request.field}` field of {request.owner}"
     found = await Get(
         Addresses,
         UnparsedAddressInputs(
@@ -81,7 +82,9 @@ async def checkpoint_address(request: CheckpointAddressRequest) -> CheckpointAdd
         raise TargetError(
             request.owner,
             SpecError(
-                "model", f"is {request.model!r}, and there is no such target", nearest(asked, known)
+                request.field,
+                f"is {request.model!r}, and there is no such target",
+                nearest(asked, known),
             ),
         )
     wrapped = await Get(WrappedTarget, WrappedTargetRequest(found[0], origin))
@@ -89,7 +92,7 @@ async def checkpoint_address(request: CheckpointAddressRequest) -> CheckpointAdd
         raise TargetError(
             request.owner,
             SpecError(
-                "model",
+                request.field,
                 f"is {request.model!r}, a `{wrapped.target.alias}` target, which is no checkpoint",
                 "Name a `wheel_checkpoint`, `local_checkpoint` or `random_checkpoint`",
             ),
@@ -117,24 +120,24 @@ async def infer_checkpoint(request: InferCheckpoint) -> InferredDependencies:
     return InferredDependencies([] if found.address is None else [found.address])
 
 
-def unlocked_hub_id(model: str, owner: Address) -> TargetError:
+def unlocked_hub_id(model: str, owner: Address, field: str = "model") -> TargetError:
     """The error for a hub id without an entry in the checkpoint lock."""
     return TargetError(
         owner,
         SpecError(
-            "model",
+            field,
             f"{model!r} isn't locked: hub ids are pinned in {LOCK_FILE}, which has no entry for it",
             f"Lock it: ./pants lock-checkpoints {owner.spec}",
         ),
     )
 
 
-def outdated_hub_id(locked: LockedCheckpoint, owner: Address) -> TargetError:
+def outdated_hub_id(locked: LockedCheckpoint, owner: Address, field: str = "model") -> TargetError:
     """The error for a hub id whose entry was made for other fields than the target has."""
     return TargetError(
         owner,
         SpecError(
-            "model",
+            field,
             f"{locked.repo!r} is locked in {LOCK_FILE} for another `include`, `exclude`, "
             "`gguf_file`, `allow_pickle` or `trust_remote_code`",
             f"Lock it anew, at the same commit: ./pants lock-checkpoints {owner.spec}",

@@ -13,6 +13,7 @@ from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.util.logging import LogLevel
 
+from model_export.plugin.adapters import Adapter, AdapterRequest
 from model_export.plugin.calibration_files import CalibrationFiles, CalibrationFilesRequest
 from model_export.plugin.checkpoint_folders import CheckpointFolder
 from model_export.plugin.checkpoint_lookup import (
@@ -25,7 +26,7 @@ from model_export.plugin.model_checkpoints import ModelCheckpointRequest
 from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
 from model_export.plugin.target_types import ExportResolveField, ModelField
-from model_export.spec import CALIBRATION_FOLDER, ExportRequest
+from model_export.spec import ADAPTER_FOLDER, CALIBRATION_FOLDER, ExportRequest
 
 _EXPORTER_MODULE = "model_export.exporter"
 _REQUEST_FILE = "request.json"
@@ -72,6 +73,11 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
         Get(LockedResolve, LockedResolveRequest(resolve, address)),
         Get(CheckpointAddress, CheckpointAddressRequest(target[ModelField].value, address)),
     )
+    adapter = await Get(Adapter, AdapterRequest(address))
+    adapter_files, adapter_origin = EMPTY_DIGEST, None
+    if adapter.folder is not None:
+        adapter_files = await Get(Digest, AddPrefix(adapter.folder.digest, ADAPTER_FOLDER))
+        adapter_origin = adapter.folder.origin
     calibration = EMPTY_DIGEST
     if spec.calibration is not None:
         files = await Get(
@@ -82,7 +88,7 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
         calibration = await Get(Digest, AddPrefix(files.digest, CALIBRATION_FOLDER))
     sources = await Get(ProcessSources, ExporterSourcesRequest(spec.export_format))
     checkpoint = await Get(CheckpointFolder, ModelCheckpointRequest(address))
-    export = ExportRequest(spec, checkpoint.origin, lock.toolchain)
+    export = ExportRequest(spec, checkpoint.origin, lock.toolchain, adapter_origin)
     request_file, checkpoint_files = await MultiGet(
         Get(Digest, CreateDigest([FileContent(_REQUEST_FILE, export.to_json().encode())])),
         Get(Digest, AddPrefix(checkpoint.digest, _CHECKPOINT)),
@@ -93,7 +99,7 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
             module=_EXPORTER_MODULE,
             argv=(_REQUEST_FILE, _CHECKPOINT, _ARTIFACT, _PROBE),
             resolve=resolve,
-            inputs=(sources.digest, request_file, checkpoint_files, calibration),
+            inputs=(sources.digest, request_file, checkpoint_files, adapter_files, calibration),
             outputs=(_ARTIFACT, _PROBE),
             description=(
                 f"Export {checkpoint.origin.identity} to {spec.export_format} ({address})"

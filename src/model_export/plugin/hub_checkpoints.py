@@ -48,7 +48,7 @@ from model_export.checkpoints.hub_fetch_request import (
     FetchRequest,
     shown_size,
 )
-from model_export.plugin.checkpoint_files import check_checkpoint_files
+from model_export.plugin.checkpoint_files import check_adapter_files, check_checkpoint_files
 from model_export.plugin.checkpoint_folders import CheckpointFolder
 from model_export.plugin.checkpoint_lookup import outdated_hub_id, unlocked_hub_id
 from model_export.plugin.field_errors import SpecError, TargetError
@@ -117,7 +117,7 @@ class HubFiles:
 
 @rule(desc="Make a checkpoint of hub files", level=LogLevel.DEBUG)
 async def hub_checkpoint(request: HubCheckpointRequest) -> CheckpointFolder:
-    address = request.address
+    address, field = request.address, _field(request.ask)
     contents = await Get(DigestContents, PathGlobs([LOCK_FILE]))
     try:
         lock = CheckpointLock.from_json(contents[0].content) if contents else CheckpointLock({})
@@ -125,7 +125,7 @@ async def hub_checkpoint(request: HubCheckpointRequest) -> CheckpointFolder:
     except CheckpointLockError as error:
         raise TargetError(
             address,
-            SpecError("model", f"can't be looked up: {error.where}: {error.problem}", error.remedy),
+            SpecError(field, f"can't be looked up: {error.where}: {error.problem}", error.remedy),
         ) from error
     fetched = await MultiGet(
         Get(HubFiles, HubFilesRequest(locked, files, address))
@@ -143,7 +143,10 @@ async def hub_checkpoint(request: HubCheckpointRequest) -> CheckpointFolder:
         digest = overlaid.digest
     snapshot = await Get(Snapshot, Digest, digest)
     try:
-        check_checkpoint_files("model", snapshot.files, locked.pickle)
+        if request.ask.adapter:
+            check_adapter_files(field, snapshot.files)
+        else:
+            check_checkpoint_files(field, snapshot.files, locked.pickle)
     except SpecError as error:
         raise TargetError(address, error) from error
     identity = f"{locked.repo}@{locked.commit}"
@@ -154,11 +157,12 @@ async def hub_checkpoint(request: HubCheckpointRequest) -> CheckpointFolder:
 
 def locked_checkpoint(lock: CheckpointLock, ask: CheckpointAsk, owner: Address) -> LockedCheckpoint:
     """The entry of the lock that answers `ask`. Raises TargetError."""
+    field = _field(ask)
     locked = lock.checkpoints.get(ask.key)
     if locked is None:
-        raise unlocked_hub_id(ask.repo, owner)
+        raise unlocked_hub_id(ask.repo, owner, field)
     if not ask.answered_by(locked):
-        raise outdated_hub_id(locked, owner)
+        raise outdated_hub_id(locked, owner, field)
     if ask.gguf_file is not None:
         parts = [file.path for file in locked.files if file.path.endswith(".gguf")]
         if len(parts) > 1:
@@ -172,6 +176,11 @@ def locked_checkpoint(lock: CheckpointLock, ask: CheckpointAsk, owner: Address) 
                 ),
             )
     return locked
+
+
+def _field(ask: CheckpointAsk) -> str:
+    """The field of the target that asks."""
+    return "adapter" if ask.adapter else "model"
 
 
 def fetch_groups(files: Tuple[LockedFile, ...]) -> List[Tuple[LockedFile, ...]]:

@@ -97,6 +97,7 @@ def _differences(one: CheckpointAsk, other: CheckpointAsk) -> str:
         "gguf_file": one.gguf_file == other.gguf_file,
         "allow_pickle": one.pickle == other.pickle,
         "trust_remote_code": one.remote_code == other.remote_code,
+        "adapter": one.adapter == other.adapter,
     }
     return " and ".join(f"`{name}`" for name, same in fields.items() if not same)
 

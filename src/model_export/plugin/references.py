@@ -28,23 +28,23 @@ def is_address(model: str) -> bool:
     return ":" in model or model.startswith("//")
 
 
-def check_model(model: str) -> str:
+def check_model(model: str, field: str = "model") -> str:
     """Check that `model` is an address or has the form of a hub id; raises SpecError if neither."""
     remedy = "Write the address of a checkpoint (':smollm2') or a hub id ('Qwen/Qwen3-0.6B')"
     if not model:
-        raise SpecError("model", "is empty", remedy)
+        raise SpecError(field, "is empty", remedy)
     if "://" in model:
-        raise SpecError("model", f"is a URL: {model!r}", remedy)
+        raise SpecError(field, f"is a URL: {model!r}", remedy)
     if is_address(model):
         return model
     if model.startswith(("/", "./", "../", "~")) or model.count("/") > 1:
         raise SpecError(
-            "model",
+            field,
             f"is a path: {model!r}",
             "Make the folder a `local_checkpoint` and write its address",
         )
     if not is_repo_id(model):
-        raise SpecError("model", f"is {model!r}, which is no hub id", remedy)
+        raise SpecError(field, f"is {model!r}, which is no hub id", remedy)
     return model
 
 

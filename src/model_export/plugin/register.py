@@ -8,6 +8,7 @@ from pants.backend.python.util_rules import pex
 from pants.engine.target import Target
 
 from model_export.plugin import (
+    adapters,
     artifacts,
     calibration_files,
     checkpoint_folders,
@@ -48,6 +49,7 @@ def target_types() -> List[Type[Target]]:
 def rules() -> Iterable[object]:
     package_dist.install_package_goal()
     return [
+        *adapters.rules(),
         *artifacts.rules(),
         *calibration_files.rules(),
         *checkpoint_folders.rules(),

@@ -16,6 +16,7 @@ from pants.engine.target import (
 )
 from pants.util.strutil import help_text
 
+from model_export.plugin.adapter_field import AdapterField
 from model_export.plugin.component_config import check_component_config_part
 from model_export.plugin.config_keys import check_config_part
 from model_export.plugin.export_spec import export_spec
@@ -244,6 +245,7 @@ class ExportModelTarget(Target):
         ExportDependenciesField,
         ModelField,
         *HUB_FIELDS,
+        AdapterField,
         RecipeField,
         ConfigField,
         ArchitectureField,

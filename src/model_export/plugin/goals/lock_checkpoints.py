@@ -16,6 +16,7 @@ from pants.engine.target import Targets
 from pants.option.option_types import BoolOption, StrListOption
 
 from model_export.checkpoint_lock import LOCK_FILE, CheckpointLock, CheckpointLockError
+from model_export.plugin.adapter_field import adapter_ask
 from model_export.plugin.hub_fields import hub_ask
 from model_export.plugin.hub_locks import HubLock, HubLockRequest
 from model_export.plugin.lock_plan import LockPlan, LockPlanError, TargetAsk, plan_lock
@@ -75,9 +76,9 @@ async def lock_checkpoints(
     addresses: Mapping[str, Address] = {target.address.spec: target.address for target in targets}
     for target in targets:
         if target.has_field(ModelField):
-            ask = hub_ask(target, target[ModelField].value)
-            if ask is not None:
-                asks.append(TargetAsk(target.address.spec, ask))
+            for ask in (hub_ask(target, target[ModelField].value), adapter_ask(target)):
+                if ask is not None:
+                    asks.append(TargetAsk(target.address.spec, ask))
     try:
         before = CheckpointLock.from_json(written) if written else CheckpointLock({})
         plan = plan_lock(asks, before, options.upgrade, everything)

@@ -94,6 +94,37 @@ class CalibrationRecord:
 
 
 @dataclass(frozen=True)
+class MediaRecord:
+    """How what an encoder makes of images or sound becomes a part of a prompt.
+
+    `token` stands in the prompt for each vector that the encoder makes, in order. `inputs` maps an
+    argument of `generate` to the encoder's input. Of its `output` the first `skip` positions
+    are left out; the rest goes through `projector`, if there is one.
+    """
+
+    encoder: str
+    token: int
+    inputs: Mapping[str, str]
+    output: str
+    skip: int
+    projector: Optional[str]
+
+
+@dataclass(frozen=True)
+class MultimodalRecord:
+    """What a generation loop has to do between the graphs of a model that sees or hears.
+
+    `grid_merge` is how many patches, down and across, become one vector, for encoders that take a
+    grid of patches. `position_planes` is the number of positions that each token has (4 with
+    M-RoPE: of text, time, height and width), None for one.
+    """
+
+    media: Tuple[MediaRecord, ...]
+    grid_merge: Optional[int] = None
+    position_planes: Optional[int] = None
+
+
+@dataclass(frozen=True)
 class RecipeRecord:
     """The recipe of the checkpoint that a target with `recipe=True` took its settings from.
 
@@ -122,7 +153,8 @@ class Manifest:
     `spec` is the export's spec with every default written out, `lock` the name of the resolve and
     the sha256 of its lock file, `engine` package name -> version, `files` every file of the
     artifact but the manifest itself. `recipe` is there where a recipe had a part in the spec,
-    `calibration` where a quantizer observed the model, `adapter` where one was merged into it.
+    `calibration` where a quantizer observed the model, `adapter` where one was merged into it,
+    `multimodal` where a model sees or hears.
     """
 
     export_format: str
@@ -136,6 +168,7 @@ class Manifest:
     recipe: Optional[RecipeRecord] = None
     calibration: Optional[CalibrationRecord] = None
     adapter: Optional[CheckpointRecord] = None
+    multimodal: Optional[MultimodalRecord] = None
     schema_version: int = SCHEMA_VERSION
 
     def spec_of(self, component: str) -> Mapping[str, Any]:
@@ -150,6 +183,8 @@ class Manifest:
             del document["recipe"]
         if self.adapter is None:
             del document["adapter"]
+        if self.multimodal is None:
+            del document["multimodal"]
         return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
@@ -178,6 +213,7 @@ class Manifest:
                 recipe=RecipeRecord(**document["recipe"]) if "recipe" in document else None,
                 calibration=_calibration(document.get("calibration")),
                 adapter=_checkpoint(document["adapter"]) if "adapter" in document else None,
+                multimodal=_multimodal(document.get("multimodal")),
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ManifestError(f"{MANIFEST_FILE} is damaged ({error!r}): export again.") from error
@@ -195,6 +231,16 @@ def _calibration(item: Optional[Dict[str, Any]]) -> Optional[CalibrationRecord]:
     if item is None:
         return None
     return CalibrationRecord(item["source"], _files(item["files"]), item["batches"])
+
+
+def _multimodal(item: Optional[Dict[str, Any]]) -> Optional[MultimodalRecord]:
+    if item is None:
+        return None
+    return MultimodalRecord(
+        tuple(MediaRecord(**media) for media in item["media"]),
+        item["grid_merge"],
+        item["position_planes"],
+    )
 
 
 def _tensors(items: Any) -> Tuple[TensorRecord, ...]:

@@ -37,6 +37,7 @@ GENERATION_COMPONENTS = (
     "connector",
     "embed_vision",
     "embed_audio",
+    "embed_tokens",
     "language_model",
     "lm_head",
 )

@@ -14,6 +14,11 @@ from transformers.exporters.utils import decompose_for_generation, get_leaf_tens
 
 from model_export.exporter.errors import ExportError
 from model_export.exporter.mapped_weights import released_weights
+from model_export.exporter.multimodal_stages import (
+    complete_stages,
+    media_in_forward,
+    sees_or_hears,
+)
 from model_export.exporter.sliding_window_caches import full_length_windows
 from model_export.spec import ExportSpec
 
@@ -83,7 +88,12 @@ def capture_stages(
             "inputs (transformers 5.24.0)",
             "Remove it: a growing cache takes inputs of any length",
         )
-    with full_length_windows(), released_weights(model), captured_encoder(model) as encoder:
+    with (
+        full_length_windows(),
+        released_weights(model),
+        media_in_forward(model),
+        captured_encoder(model) as encoder,
+    ):
         stages = decompose_for_generation(
             model,
             inputs,
@@ -93,6 +103,8 @@ def capture_stages(
             multi_token_decode=spec.multi_token_decode or model.config.is_encoder_decoder,
         )
     stages = {**encoder, **stages}
+    if sees_or_hears(model):
+        stages = complete_stages(model, inputs, stages)
     # An argument of None is its default, and a graph has no use for it (Mamba's mask).
     return tuple(
         Component(name, module, {key: value for key, value in kwargs.items() if value is not None})

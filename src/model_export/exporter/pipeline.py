@@ -28,6 +28,7 @@ from model_export.exporter.components import Component, build_components
 from model_export.exporter.dynamic_shapes import check_input_names
 from model_export.exporter.errors import ExportError
 from model_export.exporter.leaks import build_paths, check_no_leak
+from model_export.exporter.merge_rule import find_merge_rule
 from model_export.exporter.probe import record_probe
 from model_export.exporter.quantizers.plan import plan_quantization, record_calibration
 from model_export.exporter.quantizers.quantization import Quantization, quantizer_packages
@@ -75,11 +76,12 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
         components = build_components(model, inputs, spec)
         check_component_names(spec, [component.name for component in components])
         check_input_names(spec, {part.name: part.inputs for part in components})
+        multimodal = find_merge_rule(model, inputs, components, spec)
     calibration = Path(CALIBRATION_FOLDER)
     with _step("calibrate") if spec.calibration else nullcontext():
         plan = plan_quantization(model, tokenizer, inputs, components, spec, calibration)
     with _step("record the probe"):
-        record_probe(model, tokenizer, inputs, spec, probe)
+        record_probe(model, tokenizer, inputs, spec, probe, multimodal)
     programs = {}
     for component in components:
         with _step(f"export {component.name}"):
@@ -113,6 +115,7 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
             files=record_files(artifact),
             calibration=record_calibration(spec, plan, calibration),
             adapter=_record_adapter(request.adapter, adapter),
+            multimodal=multimodal,
         )
         (artifact / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
     return manifest

@@ -16,6 +16,7 @@ from model_export.exporter.mapped_weights import released_weights
 from model_export.exporter.probe.prompts import attention_window, prompts_for
 from model_export.exporter.probe.tensors import ProbeTensors
 from model_export.exporter.sliding_window_caches import full_length_windows
+from model_export.manifest import MultimodalRecord
 from model_export.probe import GenerationCase, GraphCase
 from model_export.spec import ExportSpec
 
@@ -45,19 +46,20 @@ def record_generation_cases(
     spec: ExportSpec,
     graphs: Sequence[GraphCase],
     tensors: ProbeTensors,
+    multimodal: MultimodalRecord | None = None,
 ) -> Iterator[GenerationCase]:
-    """What the eager model generates greedily for three prompts (see `prompts_for`).
+    """What the eager model generates greedily for several prompts (see `prompts_for`).
 
     `inputs` are the sample inputs that the graphs were traced with, `graphs` the calls of these.
     None if the graphs aren't enough to generate with.
     """
     traced = {case.component: case for case in graphs if case.traced}
-    if not _complete(model, spec, tuple(traced)):
+    if not _complete(model, spec, tuple(traced), multimodal):
         return
     padded = "prefill" in traced or any(
         name.startswith("attention_mask") for name in traced["decode"].inputs
     )
-    for prompt in prompts_for(model, tokenizer, inputs, spec, tuple(traced), padded):
+    for prompt in prompts_for(model, tokenizer, inputs, spec, tuple(traced), padded, multimodal):
         eager = _generate(model, prompt.inputs, prompt.steps, spec)
         shapes = eager.cache_shapes
         if spec.has_static_cache:
@@ -88,11 +90,18 @@ def _fixed_shapes(
     }
 
 
-def _complete(model: PreTrainedModel, spec: ExportSpec, components: tuple[str, ...]) -> bool:
+def _complete(
+    model: PreTrainedModel,
+    spec: ExportSpec,
+    components: tuple[str, ...],
+    multimodal: MultimodalRecord | None,
+) -> bool:
     """Whether a loop over `components` takes a prompt and any number of tokens after it."""
     grows = spec.for_component("decode").is_dynamic
     if not grows and (spec.multi_token_decode or not spec.has_static_cache):
         return False
+    if multimodal is not None and components != ("decode",):
+        return {"embed_tokens", "language_model", "lm_head", "decode"} <= set(components)
     if model.config.is_encoder_decoder:
         return {"encoder", "prefill", "decode"} == set(components)
     if components == ("decode",):

@@ -12,23 +12,30 @@ from transformers.exporters.utils import get_leaf_tensors
 
 from model_export.exporter.components import Component, capture_components
 from model_export.exporter.output_flags import split_flags
+from model_export.exporter.probe.media_prompts import MediaPrompts
 from model_export.exporter.probe.tensors import ProbeTensors
 from model_export.exporter.probe.variants import UNTRACED, resized
 from model_export.exporter.samples import PADDING_NAMES
+from model_export.manifest import MultimodalRecord
 from model_export.probe import GraphCase
 from model_export.spec import ExportSpec
 
 
 def record_graph_cases(
-    model: PreTrainedModel, inputs: Mapping[str, Any], spec: ExportSpec, tensors: ProbeTensors
+    model: PreTrainedModel,
+    inputs: Mapping[str, Any],
+    spec: ExportSpec,
+    tensors: ProbeTensors,
+    multimodal: MultimodalRecord | None = None,
 ) -> Iterator[GraphCase]:
     """Every component of `spec` at the shape of `inputs` (the sample inputs) and at two others."""
+    media = None if multimodal is None else MediaPrompts(model, inputs, spec, multimodal)
     names = []
     for component in capture_components(model, dict(inputs), spec):
         names.append(component.name)
         yield _case(component, "traced", True, tensors)
     for group in _alike(spec, names):
-        yield from _untraced(model, inputs, spec, group, tensors)
+        yield from _untraced(model, inputs, spec, group, tensors, media)
 
 
 def _alike(spec: ExportSpec, names: Sequence[str]) -> list[tuple[str, ...]]:
@@ -51,11 +58,12 @@ def _untraced(
     spec: ExportSpec,
     names: Sequence[str],
     tensors: ProbeTensors,
+    media: MediaPrompts | None,
 ) -> Iterator[GraphCase]:
     seen: set[tuple[Any, ...]] = set()
     own = spec.for_component(names[0])
     for sizes in UNTRACED:
-        sample = resized(model, inputs, own, sizes)
+        sample = resized(model, inputs, own, sizes) if media is None else media.resized(sizes)
         shapes = tuple((name, tuple(getattr(value, "shape", ()))) for name, value in sample.items())
         # A spec without dynamic sizes gets other values at the traced shape, once.
         if shapes in seen:
@@ -88,4 +96,7 @@ def _padding(inputs: Mapping[str, torch.Tensor]) -> str | None:
         ids, mask = inputs.get(ids_name), inputs.get(mask_name)
         if ids is not None and mask is not None and ids.shape == mask.shape and not mask.all():
             return mask_name
+    vectors, mask = inputs.get("inputs_embeds"), inputs.get("attention_mask")
+    if vectors is not None and mask is not None and vectors.shape[:2] == mask.shape:
+        return None if mask.all() else "attention_mask"
     return None

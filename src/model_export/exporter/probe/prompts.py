@@ -10,8 +10,10 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from model_export.exporter.probe.media_prompts import MediaPrompts
 from model_export.exporter.probe.variants import Sizes, resized
 from model_export.exporter.samples import pad_token
+from model_export.manifest import MultimodalRecord
 from model_export.spec import ExportSpec
 
 # A window longer than this isn't crossed: eager attention over it would cost more than the export.
@@ -92,6 +94,7 @@ def prompts_for(
     spec: ExportSpec,
     components: Sequence[str],
     padded: bool,
+    multimodal: MultimodalRecord | None = None,
 ) -> Iterator[Prompt]:
     """A batch of unequal lengths, one sequence in several calls, and a third one after that.
 
@@ -102,6 +105,9 @@ def prompts_for(
     capacity = Capacity.of(model, spec, inputs, components)
     if model.config.is_encoder_decoder:
         yield from _encoder_prompts(model, inputs, spec, capacity)
+        return
+    if multimodal is not None:
+        yield from _media_prompts(MediaPrompts(model, inputs, spec, multimodal), capacity)
         return
     window = attention_window(model)
     lengths = (10, 23, 5)
@@ -152,6 +158,25 @@ def _encoder_prompts(
         batch = encoded[model.main_input_name].shape[0]
         encoded["decoder_input_ids"] = torch.full((batch, 1), start, dtype=torch.int64)
         yield Prompt(name, encoded, (1,), steps)
+
+
+def _media_prompts(media: MediaPrompts, capacity: Capacity) -> Iterator[Prompt]:
+    """With images or sound, one sequence and several; then text alone, in chunks."""
+    names = ("a batch of unequal lengths", "one prompt", "another batch after that")
+    for name, sizes in zip(names, (Sizes(2, 3), Sizes(1, 6), Sizes(3, -2)), strict=True):
+        inputs = media.resized(sizes)
+        length = inputs["input_ids"].shape[1]
+        yield Prompt(name, inputs, (length,), _steps(12, length, capacity))
+    if capacity.batch is None and capacity.length is None:
+        text = media.text_only(1, 11)
+        yield Prompt("text alone, in chunks", text, _chunks(11), _steps(8, 11, capacity))
+
+
+def _steps(wanted: int, length: int, capacity: Capacity) -> int:
+    """`wanted` tokens, or as many as there is room for after `length`."""
+    if capacity.longest is None:
+        return wanted
+    return max(1, min(wanted, capacity.longest - length))
 
 
 def _dynamic_axes(name: str, spec: ExportSpec) -> dict[int, str | None]:

@@ -11,6 +11,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from model_export.exporter.probe.generation_cases import record_generation_cases
 from model_export.exporter.probe.graph_cases import record_graph_cases
 from model_export.exporter.probe.tensors import ProbeTensors
+from model_export.manifest import MultimodalRecord
 from model_export.probe import PROBE_FILE, TENSORS_FILE, Probe
 from model_export.spec import ExportSpec
 
@@ -21,16 +22,18 @@ def record_probe(
     inputs: Mapping[str, Any],
     spec: ExportSpec,
     folder: Path,
+    multimodal: MultimodalRecord | None = None,
 ) -> Probe:
     """Run the eager `model` on what the artifact will be verified with; fill `folder`.
 
-    `inputs` are the sample inputs that the graphs are traced with. To be called before the export,
-    which may leave the model patched.
+    `inputs` are the sample inputs that the graphs are traced with, `multimodal` what the manifest
+    says of a model that sees or hears. To be called before the export, which may leave the model
+    patched.
     """
     tensors = ProbeTensors()
-    graphs = tuple(record_graph_cases(model, inputs, spec, tensors))
+    graphs = tuple(record_graph_cases(model, inputs, spec, tensors, multimodal))
     generations = (
-        tuple(record_generation_cases(model, tokenizer, inputs, spec, graphs, tensors))
+        tuple(record_generation_cases(model, tokenizer, inputs, spec, graphs, tensors, multimodal))
         if spec.for_generation
         else ()
     )

@@ -35,9 +35,14 @@ class Prefill:
 
     def run(self, feeds: Mapping[str, Array]) -> tuple[NDArray[np.float32], dict[str, Array]]:
         """The last position's logits [batch, vocabulary], and the cache by plain name."""
+        return self.last(LOGITS, feeds)
+
+    def last(
+        self, output: str, feeds: Mapping[str, Array]
+    ) -> tuple[NDArray[np.float32], dict[str, Array]]:
+        """`output` at the last position [batch, size], and the cache by plain name."""
         outputs = self._graph.run({**self._empty, **feeds})
-        logits = np.array(outputs[LOGITS][:, -1], np.float32)
-        return logits, {
+        return np.array(outputs[output][:, -1], np.float32), {
             plain_name(name): array
             for name, array in outputs.items()
             if plain_name(name).startswith(CACHE)

@@ -12,7 +12,9 @@ from model_export.runtime.errors import ArtifactError
 from model_export.runtime.graph import plain_name
 
 LOGITS = "logits"
-TOKEN_NAMES = ("input_ids", "decoder_input_ids")
+HIDDEN_STATE = "last_hidden_state"
+# Tokens as ids; or as vectors, in the language model of a model that sees or hears.
+TOKEN_NAMES = ("input_ids", "decoder_input_ids", "inputs_embeds")
 POSITION_NAMES = ("position_ids", "decoder_position_ids")
 ENCODER_PREFIX = "encoder_outputs."
 # OpenVINO's own input; the graph's session fills it.
@@ -77,7 +79,9 @@ def read_signature(
     """
     inputs = {tensor.name: tensor for tensor in record.inputs}
     tokens = next((inputs[name] for name in TOKEN_NAMES if name in inputs), None)
-    if tokens is None or LOGITS not in {tensor.name for tensor in record.outputs}:
+    outputs = {tensor.name for tensor in record.outputs}
+    embedded = tokens is not None and tokens.name == TOKEN_NAMES[2]
+    if tokens is None or (HIDDEN_STATE if embedded else LOGITS) not in outputs:
         raise ArtifactError(
             f"`{record.name}` doesn't take token ids and give logits: it can't be decoded with."
         )
@@ -138,7 +142,8 @@ def _tokens_at_once(
     if isinstance(size, int):
         return size, True
     # Captured with one token; OpenVINO keeps no sign of that in the graph.
-    multi = manifest.spec.get("multi_token_decode", False) or record.name == "prefill"
+    prompts = record.name in ("prefill", "language_model")
+    multi = manifest.spec.get("multi_token_decode", False) or prompts
     if size == "?" and (encoder_decoder or not multi):
         return 1, True
     return _upper_bound(record, size), False

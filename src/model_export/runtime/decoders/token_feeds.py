@@ -8,9 +8,13 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from model_export.manifest import Dimension
 from model_export.runtime.decoders.signature import Mask, Signature
 from model_export.runtime.errors import ArtifactError
 from model_export.runtime.graph import Array, numpy_dtype
+
+# Of text, time, height and width.
+_MROPE_PLANES = 4
 
 
 class TokenFeeds:
@@ -26,6 +30,8 @@ class TokenFeeds:
         self._window = window
         self._real = np.zeros((batch, max(capacity, slots or 0)), dtype=np.bool_)
         self._counts = np.zeros((batch, 1), dtype=np.int64)
+        # How far the positions of time, height and width are from that of text (M-RoPE).
+        self.offsets = np.zeros((batch, 1), dtype=np.int64)
         self._memory: dict[str, Array] = {}
 
     def advance(
@@ -41,7 +47,7 @@ class TokenFeeds:
         feeds = {signature.tokens.name: self._view("ids", "int64", batch, new)}
         feeds[signature.tokens.name][...] = ids
         if signature.positions is not None:
-            feeds[signature.positions.name] = self._positions(mask)
+            feeds[signature.positions.name] = self._positions(mask, signature.positions.shape)
         self._counts += mask.sum(axis=1, keepdims=True)
         for item in signature.masks:
             feeds[item.tensor.name] = (
@@ -54,13 +60,20 @@ class TokenFeeds:
         """Continue with the sequences `rows`."""
         self._real = self._real[rows]
         self._counts = self._counts[rows]
+        self.offsets = self.offsets[rows]
 
-    def _positions(self, mask: NDArray[np.int64]) -> Array:
-        """The real tokens before each one; 0 at padding on the left, as `generate` has it."""
-        positions = self._view("positions", "int64", *mask.shape)
-        np.cumsum(mask, axis=1, out=positions)
-        positions += self._counts - 1
-        return np.maximum(positions, 0, out=positions)
+    def _positions(self, mask: NDArray[np.int64], shape: tuple[Dimension, ...]) -> Array:
+        """The real tokens before each one; 0 at padding on the left, as `generate` has it.
+
+        Of rank 3 the positions are those of text, and then as many others as the graph takes.
+        """
+        planes = 1 if len(shape) == 2 else _MROPE_PLANES
+        positions = self._view("positions", "int64", planes, *mask.shape)
+        np.cumsum(mask, axis=1, out=positions[0])
+        positions[0] += self._counts - 1
+        positions[1:] = positions[0] + self.offsets
+        np.maximum(positions, 0, out=positions)
+        return positions[0] if len(shape) == 2 else positions
 
     def _flat(self, mask: Mask, total: int) -> Array:
         view = self._view(mask.tensor.name, mask.tensor.dtype, len(self._real), total)

@@ -1,0 +1,181 @@
+"""How the vectors of images and sound get into a prompt, found by watching the model do it.
+
+Architectures differ in which output of an encoder they take, what of it they leave out and whether
+a projector comes after. One eager pass shows all of that by value, and a rule that would not give
+what the model made isn't recorded.
+"""
+
+from __future__ import annotations
+
+import copy
+import inspect
+from collections.abc import Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from typing import Any
+
+import torch
+from transformers import PreTrainedModel
+from transformers.exporters.utils import get_leaf_tensors
+
+from model_export.exporter.components import Component
+from model_export.exporter.multimodal_stages import (
+    EMBEDDING,
+    MEDIA_ENCODERS,
+    PROJECTORS,
+    GridEncoder,
+    media_in_forward,
+    sees_or_hears,
+)
+from model_export.manifest import MediaRecord, MultimodalRecord
+from model_export.spec import ExportSpec
+
+_TOKEN_SETTINGS = ("{}_token_id", "{}_token_index")
+
+
+@dataclass
+class _Seen:
+    """What a module was last called with and gave."""
+
+    inputs: dict[str, torch.Tensor] = field(default_factory=dict)
+    outputs: dict[str, torch.Tensor] = field(default_factory=dict)
+
+
+def find_merge_rule(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Any],
+    components: tuple[Component, ...],
+    spec: ExportSpec,
+) -> MultimodalRecord | None:
+    """What a loop over `components` has to do between them; None for a model of text alone.
+
+    `inputs` are the sample inputs, kwargs of `generate`. An encoder whose vectors get into the
+    prompt in a way that no rule describes is left out of the record.
+    """
+    if not spec.for_generation or not sees_or_hears(model):
+        return None
+    modules = {component.name: component.module for component in components}
+    encoders = [name for name in MEDIA_ENCODERS if name in modules]
+    media: list[MediaRecord] = []
+    if encoders and {EMBEDDING, "language_model"} <= modules.keys():
+        seen = _watch(model, inputs, modules)
+        for encoder in encoders:
+            rule = _rule(model, encoder, inputs, seen)
+            if rule is not None:
+                media.append(rule)
+    grid = getattr(getattr(model.config, "vision_config", None), "spatial_merge_size", None)
+    return MultimodalRecord(
+        media=tuple(media),
+        grid_merge=grid if isinstance(grid, int) else None,
+        position_planes=_planes(components),
+    )
+
+
+def _planes(components: tuple[Component, ...]) -> int | None:
+    for component in components:
+        positions = component.inputs.get("position_ids")
+        if component.name in ("language_model", "decode") and isinstance(positions, torch.Tensor):
+            return int(positions.shape[0]) if positions.ndim == 3 else None
+    return None
+
+
+def _watch(
+    model: PreTrainedModel, inputs: Mapping[str, Any], modules: Mapping[str, torch.nn.Module]
+) -> dict[str, _Seen]:
+    """One forward pass of the prompt: the inputs and outputs of each component's module."""
+    watched = {
+        name: module.encoder if isinstance(module, GridEncoder) else module
+        for name, module in modules.items()
+        if name != "decode"
+    }
+    with ExitStack() as stack, media_in_forward(model), torch.no_grad():
+        seen = {name: stack.enter_context(_watched(module)) for name, module in watched.items()}
+        model(**copy.deepcopy(dict(inputs)))
+    return seen
+
+
+@contextmanager
+def _watched(module: torch.nn.Module) -> Iterator[_Seen]:
+    seen = _Seen()
+    names = tuple(inspect.signature(module.forward).parameters)
+
+    def keep(_: object, args: tuple[Any, ...], kwargs: dict[str, Any], output: Any) -> None:
+        seen.inputs = dict(get_leaf_tensors({**dict(zip(names, args, strict=False)), **kwargs}))
+        seen.outputs = dict(get_leaf_tensors(output))
+
+    handle = module.register_forward_hook(keep, with_kwargs=True)
+    try:
+        yield seen
+    finally:
+        handle.remove()
+
+
+def _rule(
+    model: PreTrainedModel, encoder: str, inputs: Mapping[str, Any], seen: Mapping[str, _Seen]
+) -> MediaRecord | None:
+    token = _token(model, encoder.removesuffix("_encoder"))
+    if token is None or "inputs_embeds" not in seen["language_model"].inputs:
+        return None
+    places = inputs["input_ids"] == token
+    merged = seen["language_model"].inputs["inputs_embeds"]
+    vectors = merged[places]
+    renamed = _renamed(seen[encoder].inputs, inputs)
+    for projector in (None, *(name for name in PROJECTORS if name in seen)):
+        last = seen[projector or encoder].outputs
+        names = [name for name, tensor in last.items() if _flat_equal(tensor, vectors)]
+        if not names:
+            continue
+        if projector is None:
+            return MediaRecord(encoder, token, renamed, names[0], 0, None)
+        taken = _taken(seen[encoder].outputs, seen[projector].inputs)
+        if taken is not None:
+            return MediaRecord(encoder, token, renamed, *taken, projector)
+    return None
+
+
+def _token(model: PreTrainedModel, modality: str) -> int | None:
+    """The id that stands in a prompt for a vector of a modality."""
+    for setting in _TOKEN_SETTINGS:
+        token = getattr(model.config, setting.format(modality), None)
+        if isinstance(token, int):
+            return token
+    return None
+
+
+def _renamed(taken: Mapping[str, torch.Tensor], inputs: Mapping[str, Any]) -> dict[str, str]:
+    """The arguments of `generate` that the encoder is called with, and what it calls them."""
+    return {
+        name: own
+        for name, given in inputs.items()
+        for own, tensor in taken.items()
+        if isinstance(given, torch.Tensor) and _equal(tensor, given)
+    }
+
+
+def _taken(
+    outputs: Mapping[str, torch.Tensor], inputs: Mapping[str, torch.Tensor]
+) -> tuple[str, int] | None:
+    """Which output of an encoder a projector is fed, and how many of its first positions aren't."""
+    if len(inputs) != 1:
+        return None
+    (wanted,) = inputs.values()
+    for name, tensor in outputs.items():
+        if tensor.ndim != 3 or wanted.ndim != 3:
+            if _equal(tensor, wanted):
+                return name, 0
+            continue
+        skip = tensor.shape[1] - wanted.shape[1]
+        if skip >= 0 and _equal(tensor[:, skip:], wanted):
+            return name, skip
+    return None
+
+
+def _equal(one: torch.Tensor, other: torch.Tensor) -> bool:
+    return one.shape == other.shape and bool((one == other).all())
+
+
+def _flat_equal(tensor: torch.Tensor, vectors: torch.Tensor) -> bool:
+    width = vectors.shape[-1]
+    if tensor.numel() != vectors.numel() or tensor.shape[-1] != width or not tensor.numel():
+        return False
+    return _equal(tensor.reshape(-1, width), vectors)

@@ -49,6 +49,9 @@ CALIBRATION_FOLDER = "calibration"
 ADAPTER_FOLDER = "adapter"
 ADAPTER_CONFIG = "adapter_config.json"
 ADAPTER_WEIGHTS = "adapter_model.safetensors"
+# The keys of `sample_inputs` that name files, and where an export process finds these.
+SAMPLE_FILES = ("images", "audio")
+SAMPLES_FOLDER = "samples"
 
 
 @dataclass(frozen=True)

@@ -32,6 +32,7 @@ from model_export.exporter.merge_rule import find_merge_rule
 from model_export.exporter.probe import record_probe
 from model_export.exporter.quantizers.plan import plan_quantization, record_calibration
 from model_export.exporter.quantizers.quantization import Quantization, quantizer_packages
+from model_export.exporter.sample_media import read_sample_media
 from model_export.exporter.samples import build_sample_inputs
 from model_export.manifest import (
     MANIFEST_FILE,
@@ -43,6 +44,7 @@ from model_export.recipe import RECIPE_FILE, recipe_text
 from model_export.spec import (
     ADAPTER_FOLDER,
     CALIBRATION_FOLDER,
+    SAMPLES_FOLDER,
     CheckpointOrigin,
     ExportRequest,
     ExportSpec,
@@ -72,7 +74,8 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
         with _step("merge the adapter"):
             model = merge_adapter(model, adapter)
     with _step("find the components"):
-        inputs = build_sample_inputs(model, tokenizer, spec)
+        media = read_sample_media(checkpoint, spec, Path(SAMPLES_FOLDER))
+        inputs = build_sample_inputs(model, tokenizer, spec, media)
         components = build_components(model, inputs, spec)
         check_component_names(spec, [component.name for component in components])
         check_input_names(spec, {part.name: part.inputs for part in components})

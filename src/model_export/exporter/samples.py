@@ -17,7 +17,8 @@ import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from model_export.exporter.errors import ExportError
-from model_export.spec import ExportSpec
+from model_export.exporter.sample_media import SampleMedia, process
+from model_export.spec import SAMPLE_FILES, ExportSpec
 
 DEFAULT_TEXTS = ("Hello, world! How are you today?", "Hi there")
 BATCH = 2
@@ -31,9 +32,14 @@ PADDING_NAMES = (
 
 
 def build_sample_inputs(
-    model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase | None, spec: ExportSpec
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    spec: ExportSpec,
+    media: SampleMedia | None = None,
 ) -> dict[str, Any]:
     """Keyword arguments for `model(...)`, or `model.generate(...)` where the spec generates.
+
+    `media` are the images and the sound that the spec names.
 
     Raises ExportError for an input that the model doesn't take, for text without a tokenizer, and
     for a model whose inputs have no default.
@@ -44,10 +50,12 @@ def build_sample_inputs(
         inputs = _default_inputs(model, tokenizer, spec)
     else:
         inputs = {}
-        if "text" in given:
+        if media is not None:
+            inputs.update(process(media, given.get("text"), spec, pad_token(model)))
+        elif "text" in given:
             inputs.update(_tokenize(tokenizer, given["text"], spec))
         for name, description in given.items():
-            if name == "text":
+            if name in ("text", *SAMPLE_FILES):
                 continue
             if name not in accepted:
                 raise ExportError(

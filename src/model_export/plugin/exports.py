@@ -25,8 +25,13 @@ from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequ
 from model_export.plugin.model_checkpoints import ModelCheckpointRequest
 from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
+from model_export.plugin.sample_files import (
+    SampleFiles,
+    SampleFilesRequest,
+    with_sample_paths,
+)
 from model_export.plugin.target_types import ExportResolveField, ModelField
-from model_export.spec import ADAPTER_FOLDER, CALIBRATION_FOLDER, ExportRequest
+from model_export.spec import ADAPTER_FOLDER, CALIBRATION_FOLDER, SAMPLES_FOLDER, ExportRequest
 
 _EXPORTER_MODULE = "model_export.exporter"
 _REQUEST_FILE = "request.json"
@@ -86,6 +91,12 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
         )
         spec = replace(spec, calibration={**spec.calibration, "files": list(files.paths)})
         calibration = await Get(Digest, AddPrefix(files.digest, CALIBRATION_FOLDER))
+    samples = EMPTY_DIGEST
+    named = SampleFilesRequest.of(spec.sample_inputs or {}, address)
+    if named.files:
+        found = await Get(SampleFiles, SampleFilesRequest, named)
+        spec = replace(spec, sample_inputs=with_sample_paths(spec, found.paths))
+        samples = await Get(Digest, AddPrefix(found.digest, SAMPLES_FOLDER))
     sources = await Get(ProcessSources, ExporterSourcesRequest(spec.export_format))
     checkpoint = await Get(CheckpointFolder, ModelCheckpointRequest(address))
     export = ExportRequest(spec, checkpoint.origin, lock.toolchain, adapter_origin)
@@ -99,7 +110,14 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
             module=_EXPORTER_MODULE,
             argv=(_REQUEST_FILE, _CHECKPOINT, _ARTIFACT, _PROBE),
             resolve=resolve,
-            inputs=(sources.digest, request_file, checkpoint_files, adapter_files, calibration),
+            inputs=(
+                sources.digest,
+                request_file,
+                checkpoint_files,
+                adapter_files,
+                calibration,
+                samples,
+            ),
             outputs=(_ARTIFACT, _PROBE),
             description=(
                 f"Export {checkpoint.origin.identity} to {spec.export_format} ({address})"

@@ -22,7 +22,7 @@ from model_export.plugin.shape_checks import (
 )
 from model_export.plugin.spec_settings import spec_of
 from model_export.recipe import RECIPE_FILE, RECIPE_SETTINGS, RECIPE_VERSION, VERSION_KEY
-from model_export.spec import ExportSpec, plain
+from model_export.spec import SAMPLE_FILES, ExportSpec, plain
 
 CONFIG_FILE = "config.json"
 CONFIG_ENTRY = "export_config"
@@ -309,6 +309,17 @@ def _present(name: str, check_value: Callable[[Any], object]) -> Callable[[Any],
     return check
 
 
+def _check_samples(value: Any) -> None:
+    check_sample_inputs(value)
+    for key in SAMPLE_FILES:
+        if key in value:
+            raise SpecError(
+                f"sample_inputs[{key!r}]",
+                "names files of a repository, which a recipe doesn't have",
+                "Describe the inputs as tensors, or set `sample_inputs` in the target",
+            )
+
+
 _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "config": _present("config", check_config_part),
     "architecture": _name("architecture", check_architecture),
@@ -318,7 +329,7 @@ _CHECKS: Mapping[str, Callable[[Any], object]] = {
     "multi_token_decode": _flag("multi_token_decode"),
     "components": _present("components", check_components),
     "component_config": _present("component_config", check_component_config_part),
-    "sample_inputs": _present("sample_inputs", check_sample_inputs),
+    "sample_inputs": _present("sample_inputs", _check_samples),
     "dims": _present("dims", check_dims_form),
     "quantizer": _present("quantizer", check_quantizer),
 }

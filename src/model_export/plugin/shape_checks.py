@@ -6,7 +6,7 @@ import math
 from typing import Any, Dict, Iterable, Mapping, Tuple
 
 from model_export.plugin.field_errors import SpecError, nearest, require_mapping
-from model_export.spec import TENSOR_DTYPES
+from model_export.spec import SAMPLE_FILES, TENSOR_DTYPES
 
 
 def check_dynamic_shapes(shapes: object, path: str = "config['dynamic_shapes']") -> Dict[str, Any]:
@@ -82,7 +82,7 @@ def named_dims(shapes: Any) -> Iterable[str]:
 
 
 def check_sample_inputs(samples: object) -> Dict[str, Any]:
-    """Check `sample_inputs`: `text` (a list of strings) and tensors by shape, dtype and range.
+    """Check `sample_inputs`: `text`, `images` and `audio` (lists of strings), and tensors.
 
     A tensor is `{"shape": [2, 8], "dtype": "int64", "range": [0, 100]}` (half-open) or
     `{"values": [[1, 2]], "dtype": "int64"}`.
@@ -100,6 +100,13 @@ def _check_sample(name: str, value: object) -> Any:
         if not texts or not all(isinstance(text, str) and text for text in texts):
             raise SpecError(path, "must be a list of texts", 'Write ["Hello, world!", "Hi"]')
         return texts
+    if name in SAMPLE_FILES:
+        files = list(value) if isinstance(value, (list, tuple)) else []
+        if not files or not all(isinstance(file, str) and file for file in files):
+            raise SpecError(
+                path, "must be a list of addresses", f'Name `file` or `files` targets: [":{name}"]'
+            )
+        return files
     tensor = require_mapping(path, value, "a dict with `shape` or `values`")
     for key in tensor:
         if key not in ("shape", "dtype", "range", "values"):

@@ -194,7 +194,9 @@ class SampleInputsField(CheckedMappingField):
     help = help_text(
         f"""
         What the model is traced with. `"text"` is a list of strings for the checkpoint's own
-        tokenizer, which pads them. Any other name is an input of `forward`: a tensor by
+        tokenizer, which pads them. `"images"` and `"audio"` are addresses of `file` and `files`
+        targets: they and the text, with the checkpoint's own placeholders in it, go through its
+        processor. Any other name is an input of `forward`: a tensor by
         `{{"shape": [2, 8], "dtype": "int64", "range": [0, 100]}}` (half-open, drawn from a fixed
         seed) or by `{{"values": [[1, 2]], "dtype": "int64"}}`. Default: by architecture.
 

@@ -44,7 +44,8 @@ class MediaPrompts:
         draw = np.random.Generator(np.random.PCG64([sizes.batch, sizes.longer + 1000]))
         dynamic = bool(self.spec.config.get("dynamic"))
         traced = self._rows()
-        rows, shown = [], []
+        rows: list[list[_Part]] = []
+        shown: list[tuple[int, int]] = []
         for row in range(sizes.batch if dynamic else len(traced)):
             parts = traced[row % len(traced)]
             rows.append(self._renumbered(parts, shown))

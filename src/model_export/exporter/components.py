@@ -19,6 +19,7 @@ from model_export.exporter.multimodal_stages import (
     media_in_forward,
     sees_or_hears,
 )
+from model_export.exporter.recurrent_models import check_sizes
 from model_export.exporter.sliding_window_caches import full_length_windows
 from model_export.spec import ExportSpec
 
@@ -66,6 +67,8 @@ def capture_stages(
     model: PreTrainedModel, inputs: dict[str, Any], spec: ExportSpec
 ) -> tuple[Component, ...]:
     """As `capture_components`, whichever of them `spec` asks for."""
+    if isinstance(model, PreTrainedModel):
+        check_sizes(model, spec)
     if not spec.for_generation:
         return (Component("model", model, dict(inputs)),)
     if not model.can_generate():

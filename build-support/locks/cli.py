@@ -9,7 +9,7 @@ from typing import Sequence
 
 from locks.check import problems
 from locks.compile import CompileError, compile_locks
-from locks.resolves import UnknownResolveError, chosen
+from locks.resolves import UnknownResolveError, chosen, locked_elsewhere
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -25,6 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     root = Path.cwd()
     try:
         resolves = chosen(options.resolves)
+        if options.check and not options.resolves:
+            resolves = (*resolves, *locked_elsewhere(root))
         if not options.check:
             compile_locks(root, resolves, upgrade=options.upgrade)
         found = problems(root, resolves)

@@ -20,12 +20,15 @@ class LockedResolve:
 
     `python` is the oldest version that the lock serves. The resolves with `shared_pins` are
     compiled together, so that what several need has one version, and its wheel is fetched once.
+    `other_index` is one whose packages the index doesn't have: it is compiled only by name, where
+    uv is told of theirs (`UV_INDEX`), and may be without a lock.
     """
 
     name: str
     python: str = "3.11"
     shared_pins: bool = False
     dependencies: bool = True
+    other_index: bool = False
 
     def requirements(self, root: Path) -> Path:
         """The file that people write."""
@@ -39,6 +42,9 @@ class LockedResolve:
 RESOLVES = (
     LockedResolve("dynamo", shared_pins=True),
     LockedResolve("executorch", shared_pins=True),
+    LockedResolve("executorch-cuda", shared_pins=True),
+    LockedResolve("executorch-mlx", shared_pins=True),
+    LockedResolve("executorch-mlx-nightly", other_index=True),
     LockedResolve("onnx", shared_pins=True),
     LockedResolve("openvino", shared_pins=True),
     LockedResolve("serve-onnx", shared_pins=True),
@@ -58,7 +64,7 @@ RESOLVES = (
 
 
 def chosen(names: Iterable[str]) -> tuple[LockedResolve, ...]:
-    """The resolves of these names, or all if there are none.
+    """The resolves of these names, or all that the index has if there are none.
 
     Raises UnknownResolveError.
     """
@@ -67,4 +73,11 @@ def chosen(names: Iterable[str]) -> tuple[LockedResolve, ...]:
     for name in wanted:
         if name not in by_name:
             raise UnknownResolveError(name, by_name)
-    return tuple(by_name[name] for name in wanted) or RESOLVES
+    return tuple(by_name[name] for name in wanted) or tuple(
+        resolve for resolve in RESOLVES if not resolve.other_index
+    )
+
+
+def locked_elsewhere(root: Path) -> tuple[LockedResolve, ...]:
+    """The resolves of another index that someone who reaches it has locked."""
+    return tuple(each for each in RESOLVES if each.other_index and each.lock(root).exists())

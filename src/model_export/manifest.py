@@ -71,13 +71,15 @@ class CheckpointRecord:
 class VerificationRecord:
     """What verification said before the artifact was handed out.
 
-    `status` is "passed", "skipped" (the target has `skip_verify=True`) or "pending" (the export
-    process alone has run). `tolerance` are the bounds that it passed with. Measured differences
-    vary with the CPU and aren't part of an artifact: they are in the test's report.
+    `status` is "passed", "structure" (the files are as they have to be, and nothing was computed:
+    `note` says why), "skipped" (the target has `skip_verify=True`) or "pending" (the export process
+    alone has run). `tolerance` are the bounds that it passed with. Measured differences vary with
+    the CPU and aren't part of an artifact: they are in the test's report.
     """
 
     status: str = "pending"
     tolerance: Mapping[str, float] = field(default_factory=dict)
+    note: str = ""
 
 
 @dataclass(frozen=True)
@@ -185,6 +187,8 @@ class Manifest:
             del document["adapter"]
         if self.multimodal is None:
             del document["multimodal"]
+        if not self.verification.note:
+            del document["verification"]["note"]
         return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod

@@ -41,9 +41,13 @@ class ArtifactRequest(EngineAwareParameter):
 
 @dataclass(frozen=True)
 class Artifact:
-    """An artifact's files, rooted at its folder: verified, or skipped as its manifest says."""
+    """An artifact's files, rooted at its folder: verified, or skipped as its manifest says.
+
+    `note` is what else there is to say of its verification.
+    """
 
     digest: Digest
+    note: str = ""
 
 
 class VerificationFailed(Exception):
@@ -67,6 +71,7 @@ class VerifiedExport:
     status: str
     tolerance: FrozenDict[str, float]
     recipe: str = ""  # The record of one as JSON, because a parameter of a rule is hashed.
+    note: str = ""
 
 
 @rule(desc="Build an artifact", level=LogLevel.DEBUG)
@@ -84,7 +89,14 @@ async def build_artifact(request: ArtifactRequest) -> Artifact:
     verification = await Get(Verification, VerificationRequest(address))
     if verification.failure is not None:
         raise VerificationFailed(address, verification.failure, verification.report)
-    passed = VerifiedExport(exported.artifact, "passed", verification.tolerance, recipe)
+    note = verification.unexecuted
+    passed = VerifiedExport(
+        exported.artifact,
+        "passed" if note is None else "structure",
+        verification.tolerance if note is None else FrozenDict(),
+        recipe,
+        note or "",
+    )
     return await Get(Artifact, VerifiedExport, passed)
 
 
@@ -95,13 +107,13 @@ async def record_verification(request: VerifiedExport) -> Artifact:
         Get(DigestEntries, Digest, request.artifact),
     )
     manifest = Manifest.from_json(manifests[0].content.decode())
-    verification = VerificationRecord(request.status, dict(request.tolerance))
+    verification = VerificationRecord(request.status, dict(request.tolerance), request.note)
     recipe = RecipeRecord.from_json(request.recipe) if request.recipe else None
     recorded = dataclasses.replace(manifest, verification=verification, recipe=recipe).to_json()
     # By entry and not by content: no other file is read.
     kept = [entry for entry in entries if entry.path != MANIFEST_FILE]
     written = FileContent(MANIFEST_FILE, recorded.encode())
-    return Artifact(await Get(Digest, CreateDigest([*kept, written])))
+    return Artifact(await Get(Digest, CreateDigest([*kept, written])), request.note)
 
 
 def rules() -> Iterable[object]:

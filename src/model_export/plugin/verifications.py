@@ -61,11 +61,13 @@ class VerificationRequest(EngineAwareParameter):
 class Verification:
     """What the verifier said.
 
-    `failure` is the line that says what is wrong, None where the artifact passed; `tolerance` the
-    bounds that it was held to; `report` holds `report.json`, `report.txt` and `junit.xml`.
+    `failure` is the line that says what is wrong, None where the artifact passed; `unexecuted` the
+    line that says why nothing was computed, None where it was; `tolerance` the bounds that the
+    artifact was held to; `report` holds `report.json`, `report.txt` and `junit.xml`.
     """
 
     failure: Optional[str]
+    unexecuted: Optional[str]
     tolerance: FrozenDict[str, float]
     report: Digest
     metadata: ProcessResultMetadata = field(compare=False)
@@ -121,23 +123,26 @@ async def verify(request: VerificationRequest, test: TestSubsystem) -> Verificat
     for name in (REPORT_JSON, REPORT_TEXT, REPORT_JUNIT):
         if name not in files:
             raise ReportError(address, f"report lacks {name}")
-    failure, bounds = _read_verdict(address, files[REPORT_JSON])
-    return Verification(failure, bounds, report, output.metadata)
+    failure, unexecuted, bounds = _read_verdict(address, files[REPORT_JSON])
+    return Verification(failure, unexecuted, bounds, report, output.metadata)
 
 
-def _read_verdict(address: Address, content: bytes) -> Tuple[Optional[str], FrozenDict[str, float]]:
+def _read_verdict(
+    address: Address, content: bytes
+) -> Tuple[Optional[str], Optional[str], FrozenDict[str, float]]:
     try:
         document = json.loads(content)
         passed, failure = document["passed"], document["failure"]
+        unexecuted = document["unexecuted"]
         bounds = FrozenDict(
             {str(key): float(bound) for key, bound in document["tolerance"].items()}
         )
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise ReportError(address, f"{REPORT_JSON} can't be read ({error!r})") from error
     if passed is True and failure is None:
-        return None, bounds
+        return None, unexecuted, bounds
     if passed is False and failure:
-        return str(failure), bounds
+        return str(failure), unexecuted, bounds
     raise ReportError(address, f"{REPORT_JSON} says passed={passed!r} and failure={failure!r}")
 
 

@@ -35,6 +35,7 @@ def _document(verdict: Verdict) -> dict[str, Any]:
     return {
         "passed": verdict.failure is None,
         "failure": verdict.failure,
+        "unexecuted": verdict.unexecuted,
         "tolerance": dict(verdict.tolerance),
         "cases": [
             {
@@ -66,8 +67,10 @@ def _lines(verdict: Verdict) -> Iterator[str]:
         yield f"PASSED: {len(verdict.cases)} cases"
     else:
         yield f"FAILED: {verdict.failure}"
+    if verdict.unexecuted is not None:
+        yield f"NOT EXECUTED: {verdict.unexecuted}"
     bounds = ", ".join(f"{name} {value:g}" for name, value in verdict.tolerance.items())
-    if bounds:
+    if bounds and verdict.unexecuted is None:
         yield f"Bounds: {bounds}"
     for case in verdict.cases:
         yield ""
@@ -107,10 +110,10 @@ def _worst(checks: Sequence[Check]) -> Mapping[str, float]:
 def _suites(verdict: Verdict) -> ElementTree.Element:
     failed = [case for case in verdict.cases if case.failure is not None]
     counts = {
-        "tests": str(len(verdict.cases)),
+        "tests": str(len(verdict.cases) + (verdict.unexecuted is not None)),
         "failures": str(len(failed)),
         "errors": "0",
-        "skipped": "0",
+        "skipped": "0" if verdict.unexecuted is None else "1",
         "time": f"{sum(case.seconds for case in verdict.cases):.3f}",
     }
     root = ElementTree.Element("testsuites")
@@ -126,4 +129,9 @@ def _suites(verdict: Verdict) -> ElementTree.Element:
         if failures:
             child = ElementTree.SubElement(element, "failure", {"message": failures[0]})
             child.text = "\n".join(failures)
+    if verdict.unexecuted is not None:
+        element = ElementTree.SubElement(
+            suite, "testcase", {"classname": SUITE, "name": "execution", "time": "0.000"}
+        )
+        ElementTree.SubElement(element, "skipped", {"message": verdict.unexecuted})
     return root

@@ -44,10 +44,14 @@ class CaseResult:
 
 @dataclass(frozen=True)
 class Verdict:
-    """The outcome: every case that was run, and the bounds they were held to."""
+    """The outcome: every case that was run, and the bounds they were held to.
+
+    `unexecuted` says why nothing was computed, where only the files could be looked at.
+    """
 
     cases: tuple[CaseResult, ...]
     tolerance: Mapping[str, float]
+    unexecuted: str | None = None
 
     @property
     def failure(self) -> str | None:

@@ -31,7 +31,8 @@ def verify(artifact: Path, probe_folder: Path, overrides: Mapping[str, float]) -
 
     The order is that of trust: files, then what the graphs say about themselves, then what they
     compute. A stage that fails ends the verification, because the next one would load what the
-    failed one found damaged. `overrides` change bounds of the table by name.
+    failed one found damaged. Where the runtime of this platform can't run the graphs it ends before
+    they compute anything, and the verdict says so. `overrides` change bounds of the table by name.
 
     Raises VerificationError for an unknown bound or a probe that can't be used.
     """
@@ -43,12 +44,18 @@ def verify(artifact: Path, probe_folder: Path, overrides: Mapping[str, float]) -
     bounds = choose_bounds(manifest.spec, overrides)
     probe = _read(probe_folder)
     cases: list[CaseResult] = []
+    found: dict[str, FoundGraph] = {}
     with ProbeTensors(probe_folder) as tensors:
-        for stage in _stages(artifact, manifest, probe, tensors, bounds):
+        for stage in _stages(artifact, manifest, probe, tensors, bounds, found):
             cases += stage
             if any(case.failure is not None for case in cases):
                 break
-    return Verdict(tuple(cases), bounds.tolerance.figures())
+    return Verdict(tuple(cases), bounds.tolerance.figures(), _unexecuted(found))
+
+
+def _unexecuted(found: Mapping[str, FoundGraph]) -> str | None:
+    reason = next((graph.unrunnable for graph in found.values() if graph.unrunnable), None)
+    return None if reason is None else f"execution not verified on this platform: {reason}"
 
 
 def _read(folder: Path) -> Probe:
@@ -59,12 +66,18 @@ def _read(folder: Path) -> Probe:
 
 
 def _stages(
-    artifact: Path, manifest: Manifest, probe: Probe, tensors: ProbeTensors, bounds: Bounds
+    artifact: Path,
+    manifest: Manifest,
+    probe: Probe,
+    tensors: ProbeTensors,
+    bounds: Bounds,
+    found: dict[str, FoundGraph],
 ) -> Iterator[Iterator[CaseResult]]:
-    found: dict[str, FoundGraph] = {}
     opened: list[Graph] = []
     yield _folder(artifact, manifest, probe)
     yield _signatures(artifact, manifest, probe, tensors, found)
+    if _unexecuted(found) is not None:
+        return
     yield _graphs(artifact, manifest, probe, tensors, found, bounds, opened)
     yield _generations(artifact, manifest, probe, tensors, bounds)
 

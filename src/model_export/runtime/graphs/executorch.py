@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -12,7 +13,11 @@ from model_export.manifest import ComponentRecord
 from model_export.runtime.errors import ArtifactError, RuntimeModelError, first_line
 from model_export.runtime.graph import Array
 from model_export.runtime.graphs.inputs import check_inputs
+from model_export.runtime.graphs.pte_delegates import read_delegation
 from model_export.runtime.graphs.torch_arrays import to_array, to_tensor
+
+# Where there are runtimes with a delegate that not every wheel has.
+_PLATFORMS = {"MLXBackend": "on Apple Silicon", "CudaBackend": "where a CUDA GPU is"}
 
 
 class ExecutorchGraph:
@@ -46,6 +51,7 @@ def open_method(folder: Path, record: ComponentRecord) -> Any:
     try:
         method = Runtime.get().load_program(path).load_method("forward")
     except (RuntimeError, KeyError) as error:
+        _check_delegates(path)
         reason = first_line(error)
         raise ArtifactError(
             f"ExecuTorch can't load {record.file}: {reason}. Export it again, with the release of "
@@ -60,6 +66,25 @@ def open_method(folder: Path, record: ComponentRecord) -> Any:
                 f"{record.file} has {count} {side} and its manifest {len(named)}: export it again."
             )
     return method
+
+
+def _check_delegates(path: Path) -> None:
+    """Raise ArtifactError if a program that doesn't load goes to what this runtime hasn't.
+
+    ExecuTorch 1.3.1 says no more than `error: 0x:20`.
+    """
+    registry = Runtime.get().backend_registry
+    try:
+        delegates = read_delegation(path).delegates
+    except (ValueError, struct.error):  # No program at all: what ExecuTorch said of it stands.
+        return
+    for delegate in delegates:
+        if not registry.is_available(delegate):
+            where = _PLATFORMS.get(delegate, "with an ExecuTorch that has it")
+            raise ArtifactError(
+                f"{path.name} runs on {delegate}, which the ExecuTorch of this machine hasn't: "
+                f"run it {where}."
+            )
 
 
 def execute(record: ComponentRecord, method: Any, feeds: list[Any]) -> list[Any]:

@@ -30,6 +30,7 @@ class FoundGraph:
     `states` has the dtype of each tensor that the graph keeps by itself, under its plain name.
     `flaws` maps what was looked at (`onnx.checker`) to a sentence about what is wrong, or None.
     `supplied` are inputs that the eager model knows nothing of, which the runtime fills in.
+    `unrunnable` says why the runtime of this platform can't run the graph, None where it can.
     """
 
     inputs: tuple[FoundTensor, ...]
@@ -37,6 +38,7 @@ class FoundGraph:
     flaws: Mapping[str, str | None]
     states: Mapping[str, str] = field(default_factory=dict)
     supplied: frozenset[str] = frozenset()
+    unrunnable: str | None = None
 
 
 class _Inspector(Protocol):

@@ -150,12 +150,6 @@ def test_strict_refuses_what_dynamo_refuses() -> None:
         _export(Undecided(), {"strict": True})
 
 
-@pytest.mark.parametrize("backend", ["cuda", "mlx"])
-def test_delegates_that_the_wheels_lack_are_refused_up_front(backend: str) -> None:
-    with pytest.raises(ExportError, match=f"config\\['backend'\\]` is '{backend}'"):
-        BACKEND.check(make_spec("executorch", {"backend": backend}))
-
-
 def test_file_is_written_without_flatc_on_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -24,6 +24,7 @@ from model_export.exporter.backends.executorch.engine import (
     write,
 )
 from model_export.exporter.backends.executorch.flatc import use_packaged_flatc
+from model_export.exporter.backends.executorch.mlx_serializers import use_generated_serializers
 from model_export.exporter.backends.executorch.mutated_inputs import with_mutated_inputs
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.errors import ExportError
@@ -33,11 +34,6 @@ from model_export.manifest import ComponentRecord
 from model_export.spec import ExportSpec
 
 SUFFIX = ".pte"
-
-_MISSING_BACKENDS = {
-    "cuda": "needs a CUDA GPU and nvcc on the machine that exports",
-    "mlx": "needs the macOS nightlies of executorch, which no resolve of this repository pins",
-}
 
 
 @dataclass(frozen=True)
@@ -49,19 +45,27 @@ class ExecutorchComponent:
 
 
 class ExecutorchBackend:
-    """Satisfies `exporter.backend.Backend` for ExecuTorch with XNNPACK."""
+    """Satisfies `exporter.backend.Backend` for ExecuTorch and each of its delegates."""
 
     packages: tuple[str, ...] = ("executorch",)
 
     def check(self, spec: ExportSpec) -> None:
-        """Raise ExportError for a delegate that these wheels can't lower to."""
+        """Raise ExportError for a delegate that can't be lowered to here, or not like this."""
         backend = spec.config["backend"]
-        if backend in _MISSING_BACKENDS:
+        if backend == "cuda" and not torch.cuda.is_available():
             raise ExportError(
                 "config['backend']",
-                f"is {backend!r}, which {_MISSING_BACKENDS[backend]}",
-                "Use 'xnnpack'",
+                "is 'cuda', and torch finds no CUDA GPU here",
+                "Export it on a machine that has one, with nvcc",
             )
+        if backend == "mlx":
+            if spec.has_static_cache:
+                raise ExportError(
+                    "generation_config['cache_implementation']",
+                    "is 'static', which MLX can't be lowered to",
+                    "Remove it",
+                )
+            use_generated_serializers()
 
     def export(
         self,

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -23,11 +23,18 @@ from model_export.exporter.backends.dynamo.engine import (
     EngineModule,
     explained,
 )
+from model_export.exporter.backends.executorch.mlx_gather import dynamic_gathers
+from model_export.exporter.backends.executorch.mlx_order import ordered_slots
 from model_export.exporter.backends.executorch.unchanged_graphs import unchanged_graphs_kept
 from model_export.exporter.backends.executorch.upper_bounds import exact_upper_bounds
 from model_export.exporter.errors import ExportError
 from model_export.exporter.stack_traces import no_stack_traces
 from model_export.spec import ExportSpec
+
+# What is mended in a delegate's own lowering.
+_MENDED: Mapping[str, tuple[Callable[[], AbstractContextManager[None]], ...]] = {
+    "mlx": (dynamic_gathers, ordered_slots),
+}
 
 
 @dataclass(frozen=True)
@@ -95,7 +102,10 @@ def lower(
         _planning_explained(),
         exact_upper_bounds(longest),
         unchanged_graphs_kept(),
+        ExitStack() as mended,
     ):
+        for mend in _MENDED.get(keys.backend, ()):
+            mended.enter_context(mend())
         program, _ = _ObservedExporter(on_traced).export_program(module, inputs, config)
     return program
 

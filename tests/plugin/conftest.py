@@ -66,6 +66,7 @@ def make_rule_runner(
     resolves = {name: f"3rdparty/{name}/lock.txt" for name in RESOLVES}
     resolves["unhashed"] = "3rdparty/unhashed/lock.txt"
     resolves["absent"] = "3rdparty/absent/lock.txt"
+    resolves["nightly"] = "3rdparty/nightly/lock.txt"
     runner.set_options(
         [
             "--python-enable-resolves",
@@ -76,7 +77,11 @@ def make_rule_runner(
     )
     runner.write_files({f"3rdparty/{name}/lock.txt": LOCK for name in RESOLVES})
     runner.write_files(
-        {"3rdparty/unhashed/lock.txt": LOCK + "torch==2.12.0\n"},
+        {
+            "3rdparty/unhashed/lock.txt": LOCK + "torch==2.12.0\n",
+            "3rdparty/nightly/requirements.in": "# Lock it: UV_INDEX=<another index> ./pants run "
+            "3rdparty:compile_locks -- nightly\ntorch\n",
+        },
     )
     return runner
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
+import glob
 from typing import NamedTuple
 
 import pytest
 from pants.engine.addresses import Address
 from pants.engine.internals.scheduler import ExecutionError
+from pants.engine.platform import Platform
 from pants.testutil.rule_runner import RuleRunner
 
 from model_export.plugin.artifacts import Artifact, ArtifactRequest
 
 CONFIG = '{"export_format": "onnx", "dynamic": True}'
+MLX = '{"export_format": "executorch", "backend": "mlx"}'
+CUDA = '{"export_format": "executorch", "backend": "cuda"}'
+HERE = Platform.create_for_localhost().value
+ELSEWHERE = "macos_arm64" if HERE.startswith("linux") else "linux_x86_64"
 LOCAL = 'local_checkpoint(name="ckpt", sources=["*.json", "*.safetensors"])\n'
 
 
@@ -39,7 +45,8 @@ UNBUILDABLE = [
         "unknown_resolve",
         LOCAL + _export(":ckpt", 'resolve="onxx"'),
         "unbuildable/unknown_resolve:x: `resolve` is 'onxx', which is no resolve. Did you mean "
-        "'onnx'? Known: absent, checkpoints, dynamo, executorch, onnx, openvino, unhashed",
+        "'onnx'? Known: absent, checkpoints, dynamo, executorch, nightly, onnx, openvino, "
+        "unhashed",
     ),
     Unbuildable(
         "unhashed_lock",
@@ -51,6 +58,31 @@ UNBUILDABLE = [
         "absent_lock",
         LOCAL + _export(":ckpt", 'resolve="absent"'),
         "`resolve` is 'absent', whose lock 3rdparty/absent/lock.txt doesn't exist. Compile it",
+    ),
+    Unbuildable(
+        "absent_lock_of_another_index",
+        LOCAL + _export(":ckpt", 'resolve="nightly"'),
+        "`resolve` is 'nightly', whose lock 3rdparty/nightly/lock.txt doesn't exist. Lock it: "
+        "UV_INDEX=<another index> ./pants run 3rdparty:compile_locks -- nightly.",
+    ),
+    Unbuildable(
+        "resolve_of_a_delegate",
+        f'{LOCAL}export_model(name="x", model=":ckpt", config={MLX})\n',
+        "`resolve` is 'executorch-mlx', which is no resolve. Did you mean 'executorch'? Known: "
+        "absent, checkpoints, dynamo, executorch, nightly, onnx, openvino, unhashed "
+        "([python].resolves in pants.toml).",
+    ),
+    Unbuildable(
+        "platform",
+        LOCAL + _export(":ckpt", f'resolve="absent", platforms=["{ELSEWHERE}"]'),
+        f"unbuildable/platform:x: `platforms` is ['{ELSEWHERE}'], and this is {HERE}. Build it on "
+        f"{ELSEWHERE}.",
+    ),
+    Unbuildable(
+        "cuda",
+        f'{LOCAL}export_model(name="x", model=":ckpt", config={CUDA}, dtype="bfloat16")\n',
+        "unbuildable/cuda:x: `config['backend']` is 'cuda', and this machine has no CUDA GPU. "
+        "Build it where one is, or use 'xnnpack'.",
     ),
     Unbuildable(
         "no_such_checkpoint",
@@ -108,8 +140,14 @@ UNBUILDABLE = [
 ]
 
 
+def _skip_where_it_builds(case: Unbuildable) -> None:
+    if case.name == "cuda" and glob.glob("/dev/nvidia[0-9]*"):
+        pytest.skip("has a GPU")
+
+
 @pytest.mark.parametrize("case", UNBUILDABLE, ids=lambda case: case.name)
 def test_unbuildable(rule_runner: RuleRunner, case: Unbuildable) -> None:
+    _skip_where_it_builds(case)
     folder = f"unbuildable/{case.name}"
     rule_runner.write_files(
         {

@@ -101,16 +101,28 @@ WRONG_FIELDS = [
         "`config['quantizer']` takes an object of the engine, which a BUILD file can't hold.",
     ),
     Wrong(
-        "cuda",
-        'config={"export_format": "executorch", "backend": "cuda"}',
-        "`config['backend']` is 'cuda', which can't be built here: it needs a CUDA GPU while it "
-        "exports. Use 'xnnpack'",
+        "cuda_dtype",
+        'config={"export_format": "executorch", "backend": "cuda"}, dtype="float16"',
+        "`dtype` is 'float16', and ExecuTorch's CUDA backend computes in bfloat16 alone. Write",
     ),
     Wrong(
-        "mlx",
-        'config={"export_format": "executorch", "backend": "mlx"}',
-        "`config['backend']` is 'mlx', which can't be built here: it needs nightly wheels",
+        "mlx_static_cache",
+        'config={"export_format": "executorch", "backend": "mlx"}, for_generation=True, '
+        'generation_config={"cache_implementation": "static", "max_cache_len": 8}',
+        "`generation_config['cache_implementation']` is 'static', which MLX can't be lowered to.",
     ),
+    Wrong(
+        "mlx_quantizer",
+        'config={"export_format": "executorch", "backend": "mlx"}, '
+        'quantizer={"type": "PT2EQuantizer", "quantizer": "XNNPACKQuantizer"}',
+        "`quantizer` marks the graph for XNNPACK's kernels, which config['backend'] 'mlx' doesn't",
+    ),
+    Wrong(
+        "platform",
+        f'config={CONFIG}, platforms=["macos_arm"]',
+        "`platforms` has 'macos_arm'. Did you mean 'macos_arm64'? Known: linux_arm64, linux_x86_64",
+    ),
+    Wrong("no_platform", f"config={CONFIG}, platforms=[]", "`platforms` is empty, so that nothing"),
     Wrong(
         "unknown_delegate",
         'config={"export_format": "executorch", "backend": "xnpack"}',

@@ -161,15 +161,8 @@ _CHOICE_ALIASES: Mapping[str, str] = MappingProxyType(
     {"gpu": "cuda", "directml": "dml", "x86": "cpu", "metal": "mlx"}
 )
 
+
 # Delegates of the engine that a build can't make here, and why.
-_UNBUILDABLE_DELEGATES: Mapping[str, str] = MappingProxyType(
-    {
-        "cuda": "needs a CUDA GPU while it exports",
-        "mlx": "needs nightly wheels for macOS on Apple Silicon",
-    }
-)
-
-
 def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
     """Check a target's `config`; return the format and every key of it with its value.
 
@@ -278,12 +271,6 @@ def _check_config_value(path: str, key: ConfigKey, value: object) -> None:
             path,
             f"is {value!r}, which is no choice",
             nearest(str(value), key.choices, _CHOICE_ALIASES),
-        )
-    if key.name == "backend" and str(value) in _UNBUILDABLE_DELEGATES:
-        raise SpecError(
-            path,
-            f"is {value!r}, which can't be built here: it {_UNBUILDABLE_DELEGATES[str(value)]}",
-            "Use 'xnnpack', the only delegate built so far",
         )
     if key.name == "opset_version" and isinstance(value, int) and value < 1:
         raise SpecError(path, f"is {value}", "Write an ONNX opset such as 18, or remove it")

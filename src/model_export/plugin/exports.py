@@ -20,9 +20,12 @@ from model_export.plugin.checkpoint_lookup import (
     CheckpointAddress,
     CheckpointAddressRequest,
 )
+from model_export.plugin.delegates import default_resolve
 from model_export.plugin.export_settings import ExportSettings, ExportSettingsRequest
+from model_export.plugin.field_errors import TargetError
 from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
 from model_export.plugin.model_checkpoints import ModelCheckpointRequest
+from model_export.plugin.platforms import Buildability, BuildabilityRequest, backend_of
 from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
 from model_export.plugin.sample_files import (
@@ -72,7 +75,10 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
         Get(ExportSettings, ExportSettingsRequest(address)),
     )
     target, spec = wrapped.target, settings.spec
-    resolve = target[ExportResolveField].value or spec.export_format
+    buildable = await Get(Buildability, BuildabilityRequest(address, backend_of(spec.config)))
+    if buildable.obstacle is not None:
+        raise TargetError(address, buildable.obstacle)
+    resolve = target[ExportResolveField].value or default_resolve(spec)
     # What a glance at the repository can refuse comes before anything is installed.
     lock, _ = await MultiGet(
         Get(LockedResolve, LockedResolveRequest(resolve, address)),

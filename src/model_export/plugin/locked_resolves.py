@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import re
 from dataclasses import dataclass
-from typing import Iterable, Tuple
+from pathlib import PurePath
+from typing import Iterable, Optional, Tuple
 
 from pants.backend.python.subsystems.setup import PythonSetup
 from pants.backend.python.target_types import PexLayout
@@ -43,6 +45,9 @@ PROCESS_ENVIRONMENT = FrozenDict(
     }
 )
 _PROCESS_PATH = ("/usr/bin", "/bin")
+# Beside a lock, where this repository has it (docs/locks.md).
+_ASKED = "requirements.in"
+_LOCKING = re.compile(r"^#\s*(Lock it: .+)$", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -55,6 +60,12 @@ class LockedResolveRequest(EngineAwareParameter):
 
     def debug_hint(self) -> str:
         return self.resolve
+
+
+def locking_command(requirements_in: str) -> Optional[str]:
+    """What a `requirements.in` says of its own locking, in a comment "# Lock it: COMMAND"."""
+    match = _LOCKING.search(requirements_in)
+    return match[1].strip() if match else None
 
 
 @dataclass(frozen=True)
@@ -81,12 +92,14 @@ async def locked_resolve(request: LockedResolveRequest, python_setup: PythonSetu
         )
     contents = await Get(DigestContents, PathGlobs([path]))
     if not contents:
+        asked = await Get(DigestContents, PathGlobs([str(PurePath(path).parent / _ASKED)]))
         raise TargetError(
             request.address,
             SpecError(
                 request.field,
                 f"is {request.resolve!r}, whose lock {path} doesn't exist",
-                "Compile it: `uv pip compile --universal --generate-hashes`",
+                locking_command(asked[0].content.decode() if asked else "")
+                or "Compile it: `uv pip compile --universal --generate-hashes`",
             ),
         )
     lock = contents[0].content

@@ -30,6 +30,7 @@ from model_export.plugin.fields import (
 )
 from model_export.plugin.generation_checks import check_components, check_generation_config
 from model_export.plugin.hub_fields import HUB_FIELDS, check_hub_fields
+from model_export.plugin.platforms import PlatformsField
 from model_export.plugin.quantizer_fields import CalibrationField, QuantizerField
 from model_export.plugin.references import check_architecture, check_dtype, check_model
 from model_export.plugin.shape_checks import check_dims_form, check_sample_inputs
@@ -229,7 +230,7 @@ class ExportResolveField(StringField):
         """
         The resolve of `[python].resolves` that the export runs in. Its lock needs torch,
         transformers and the format's packages, a hash on every line. Default: the name of the
-        format.
+        format; `executorch-cuda` and `executorch-mlx` with these delegates.
         """
     )
 
@@ -262,6 +263,7 @@ class ExportModelTarget(Target):
         QuantizerField,
         CalibrationField,
         ExportResolveField,
+        PlatformsField,
         SkipVerifyField,
         ToleranceField,
         VerificationTimeoutField,

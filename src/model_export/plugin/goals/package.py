@@ -23,6 +23,7 @@ class ExportFieldSet(PackageFieldSet):
     required_fields = (ModelField, ConfigField, ArtifactPathField)
 
     output_path: ArtifactPathField
+    config: ConfigField
     # Pants reads the environment from the field set: without it `environment=` has no effect.
     environment: EnvironmentField
 
@@ -38,8 +39,10 @@ async def package_artifact(field_set: ExportFieldSet) -> BuiltPackage:
         if isinstance(entry, FileEntry)
     ]
     digest = await Get(Digest, AddPrefix(artifact.digest, path))
-    summary = f"  {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"
-    return BuiltPackage(digest, (ModelArtifact(path, (summary,), digest),))
+    summary = [f"  {len(sizes)} files, {sum(sizes) / 1e6:.1f} MB"]
+    if artifact.note:
+        summary.append(f"  {artifact.note}")
+    return BuiltPackage(digest, (ModelArtifact(path, tuple(summary), digest),))
 
 
 def rules() -> Iterable[object]:

@@ -16,6 +16,7 @@ from pants.util.frozendict import FrozenDict
 from pants.util.logging import LogLevel
 
 from model_export.plugin.artifacts import Artifact, ArtifactRequest
+from model_export.plugin.delegates import default_resolve
 from model_export.plugin.export_settings import ExportSettings, ExportSettingsRequest
 from model_export.plugin.locked_resolves import (
     LockedResolve,
@@ -57,7 +58,8 @@ async def run_artifact(
 ) -> RunRequest:
     settings = await Get(ExportSettings, ExportSettingsRequest(field_set.address))
     export_format = settings.spec.export_format
-    resolve = runtime_resolve(export_format, field_set.resolve.value, python_setup.resolves)
+    exported_in = field_set.resolve.value or default_resolve(settings.spec)
+    resolve = runtime_resolve(export_format, exported_in, python_setup.resolves)
     # Before the export, which takes minutes.
     await Get(LockedResolve, LockedResolveRequest(resolve, field_set.address))
     artifact, venv, sources = await MultiGet(

@@ -25,6 +25,14 @@ from pants.util.logging import LogLevel
 
 from model_export.plugin.field_errors import TargetError
 from model_export.plugin.junit import crashed, named_after, skipped
+from model_export.plugin.platforms import (
+    Buildability,
+    BuildabilityRequest,
+    TargetsNamed,
+    TargetsNamedRequest,
+    backend_of,
+    is_named,
+)
 from model_export.plugin.processes import ProcessFailed
 from model_export.plugin.subsystem import ModelExportTest
 from model_export.plugin.target_types import ArtifactSourcesField, ConfigField, ModelField
@@ -44,6 +52,7 @@ class ArtifactTestFieldSet(TestFieldSet):
     required_fields = (ArtifactSourcesField, ModelField, ConfigField)
 
     sources: ArtifactSourcesField
+    config: ConfigField
     skip_verify: SkipVerifyField
     # Pants reads the environment from the field set: without it `environment=` has no effect.
     environment: EnvironmentField
@@ -64,6 +73,21 @@ async def _junit(address: Address, report: bytes) -> Snapshot:
     return await Get(Snapshot, CreateDigest([file]))
 
 
+async def _left_out(address: Address, reason: str, test: TestSubsystem) -> TestResult:
+    """No exit code: a test that found nothing to run, in the words of Pants."""
+    return TestResult(
+        exit_code=None,
+        stdout="",
+        stdout_digest=EMPTY_FILE_DIGEST,
+        stderr="",
+        stderr_digest=EMPTY_FILE_DIGEST,
+        addresses=(address,),
+        output_setting=test.output,
+        result_metadata=None,
+        xml_results=await _junit(address, skipped(address.spec, reason)),
+    )
+
+
 @rule(desc="Test an artifact", level=LogLevel.DEBUG)
 async def test_artifact(
     batch: ArtifactTestRequest.Batch[ArtifactTestFieldSet, Any],  # type: ignore[name-defined]
@@ -71,22 +95,17 @@ async def test_artifact(
 ) -> TestResult:
     field_set = batch.single_element
     address = field_set.address
+    # This rule runs in each session, so that a line is there with a warm daemon too.
     if field_set.skip_verify.value:
-        # This rule runs in each session, so that the line is there with a warm daemon too.
         logger.warning(f"{address}: not verified, because it has `skip_verify=True`.")
-        report = await _junit(address, skipped(address.spec, "skip_verify=True"))
-        # No exit code: a test that found nothing to run, in the words of Pants.
-        return TestResult(
-            exit_code=None,
-            stdout="",
-            stdout_digest=EMPTY_FILE_DIGEST,
-            stderr="",
-            stderr_digest=EMPTY_FILE_DIGEST,
-            addresses=(address,),
-            output_setting=test.output,
-            result_metadata=None,
-            xml_results=report,
-        )
+        return await _left_out(address, "skip_verify=True", test)
+    named = await Get(TargetsNamed, TargetsNamedRequest())
+    if not is_named(named.specs, address):
+        backend = backend_of(field_set.config.value)
+        buildable = await Get(Buildability, BuildabilityRequest(address, backend))
+        if buildable.obstacle is not None:
+            logger.warning(f"{address}: left out: {buildable.obstacle}")
+            return await _left_out(address, str(buildable.obstacle), test)
     try:
         verification = await Get(Verification, VerificationRequest(address, force=test.force))
     # A model that can't be exported, or crashes its runtime, ends its own test and no other.
@@ -110,6 +129,8 @@ async def test_artifact(
     files = {file.path: file.content for file in contents}
     digests = {entry.path: entry.file_digest for entry in entries if isinstance(entry, FileEntry)}
     failed = verification.failure is not None
+    if verification.unexecuted is not None:
+        logger.warning(f"{address}: {verification.unexecuted}.")
     return TestResult(
         exit_code=1 if failed else 0,
         stdout=files[REPORT_TEXT].decode(errors="replace"),

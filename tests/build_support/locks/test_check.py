@@ -4,7 +4,7 @@ import pytest
 
 from locks.check import problems
 from locks.lock_file import header
-from locks.resolves import LockedResolve, UnknownResolveError, chosen
+from locks.resolves import RESOLVES, LockedResolve, UnknownResolveError, chosen, locked_elsewhere
 
 _HASH = "--hash=sha256:" + "a" * 64
 _DYNAMO = LockedResolve("dynamo", shared_pins=True)
@@ -66,3 +66,18 @@ def test_resolves_that_share_pins_agree(tmp_path: Path) -> None:
 def test_an_unknown_resolve_is_refused() -> None:
     with pytest.raises(UnknownResolveError, match=r"no resolve 'onxx': 3rdparty/ has .*onnx"):
         chosen(["onxx"])
+
+
+def test_a_resolve_of_another_index_is_compiled_by_name_alone() -> None:
+    (elsewhere,) = (resolve for resolve in RESOLVES if resolve.other_index)
+    assert chosen([elsewhere.name]) == (elsewhere,)
+    assert elsewhere not in chosen([])
+    assert {*chosen([]), elsewhere} == set(RESOLVES)
+
+
+def test_and_is_checked_where_it_is_locked(tmp_path: Path) -> None:
+    assert locked_elsewhere(tmp_path) == ()
+    (elsewhere,) = (resolve for resolve in RESOLVES if resolve.other_index)
+    _write(tmp_path, elsewhere, "torch==2.15.0.dev1\n", f"torch==2.15.0.dev1 {_HASH}\n")
+    assert locked_elsewhere(tmp_path) == (elsewhere,)
+    assert problems(tmp_path, locked_elsewhere(tmp_path)) == ()

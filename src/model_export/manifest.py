@@ -156,7 +156,8 @@ class Manifest:
     the sha256 of its lock file, `engine` package name -> version, `files` every file of the
     artifact but the manifest itself. `recipe` is there where a recipe had a part in the spec,
     `calibration` where a quantizer observed the model, `adapter` where one was merged into it,
-    `multimodal` where a model sees or hears.
+    `multimodal` where a model sees or hears, `inputs_file` where a file of the target's own made the
+    sample inputs or the components.
     """
 
     export_format: str
@@ -171,6 +172,7 @@ class Manifest:
     calibration: Optional[CalibrationRecord] = None
     adapter: Optional[CheckpointRecord] = None
     multimodal: Optional[MultimodalRecord] = None
+    inputs_file: Optional[FileRecord] = None
     schema_version: int = SCHEMA_VERSION
 
     def spec_of(self, component: str) -> Mapping[str, Any]:
@@ -189,6 +191,8 @@ class Manifest:
             del document["multimodal"]
         if not self.verification.note:
             del document["verification"]["note"]
+        if self.inputs_file is None:
+            del document["inputs_file"]
         return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
@@ -218,6 +222,9 @@ class Manifest:
                 calibration=_calibration(document.get("calibration")),
                 adapter=_checkpoint(document["adapter"]) if "adapter" in document else None,
                 multimodal=_multimodal(document.get("multimodal")),
+                inputs_file=(
+                    FileRecord(**document["inputs_file"]) if "inputs_file" in document else None
+                ),
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ManifestError(f"{MANIFEST_FILE} is damaged ({error!r}): export again.") from error

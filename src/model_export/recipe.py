@@ -36,7 +36,8 @@ def recipe_of(spec: ExportSpec) -> Dict[str, Any]:
     """The recipe of a spec, with every default written out; a setting that it leaves open isn't in.
 
     A target with this recipe and no setting of its own has the same spec, unless the sample inputs
-    are of files: these are no part of a checkpoint, nor of a recipe.
+    are of files: these are no part of a checkpoint, nor of a recipe. Nor is the code of an
+    `inputs_from`: an artifact of such a spec carries no recipe.
     """
     settings = {name: plain(getattr(spec, name)) for name in RECIPE_SETTINGS}
     settings["config"] = {"export_format": spec.export_format, **settings["config"]}

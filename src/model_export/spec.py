@@ -52,6 +52,17 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 # The keys of `sample_inputs` that name files, and where an export process finds these.
 SAMPLE_FILES = ("images", "audio")
 SAMPLES_FOLDER = "samples"
+# What else lies at the root of an export process, where the file of `inputs_from` has its path in
+# the repository.
+PROCESS_FOLDERS = (
+    ADAPTER_FOLDER,
+    CALIBRATION_FOLDER,
+    SAMPLES_FOLDER,
+    "artifact",
+    "checkpoint",
+    "model_export",
+    "probe",
+)
 
 
 @dataclass(frozen=True)
@@ -68,6 +79,7 @@ class ExportSpec:
     components: Optional[Tuple[str, ...]] = None
     component_config: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
     sample_inputs: Optional[Mapping[str, Any]] = None
+    inputs_from: Optional[str] = None
     dims: Mapping[str, Tuple[int, int]] = field(default_factory=dict)
     quantizer: Optional[Mapping[str, Any]] = None
     calibration: Optional[Mapping[str, Any]] = None

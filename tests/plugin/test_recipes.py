@@ -165,6 +165,11 @@ WRONG: List[Tuple[str, bytes, str]] = [
         "`export_config.json: skip_verify` is no setting of a recipe. Known: ",
     ),
     (
+        "code",
+        _file({"config": ONNX, "inputs_from": ":inputs.py"}),
+        "`export_config.json: inputs_from` is code, which a recipe can't hold. Write it in the",
+    ),
+    (
         "unknown key",
         _file({"config": {**ONNX, "opset": 18}}),
         "`export_config.json: config['opset']` is no key of onnx's config. Did you mean "
@@ -313,6 +318,11 @@ def test_generation_settings_are_merged_by_key() -> None:
         "eos_token_id": 2,
         "max_cache_len": 128,
     }
+
+
+def test_code_of_the_target_replaces_sample_inputs() -> None:
+    spec = _merged(SHAPED, {"inputs_from": ":inputs.py"})
+    assert (spec.inputs_from, spec.sample_inputs) == (":inputs.py", None)
 
 
 def test_what_loses_its_meaning_is_left_out() -> None:

@@ -210,6 +210,21 @@ WRONG_FIELDS = [
         "`component_config['prefill']` is of a component that `components` leaves out.",
     ),
     Wrong(
+        "inputs_from_and_samples",
+        f'config={CONFIG}, inputs_from=":inputs.py", sample_inputs={{"text": ["a"]}}',
+        "`inputs_from` is given beside `sample_inputs`, which it replaces. Remove one.",
+    ),
+    Wrong(
+        "inputs_from_elsewhere",
+        f'config={CONFIG}, inputs_from="../inputs.py"',
+        "`inputs_from` leaves the folder of the BUILD file: '../inputs.py'.",
+    ),
+    Wrong(
+        "inputs_from_nothing",
+        f'config={CONFIG}, inputs_from="inputs"',
+        "`inputs_from` is 'inputs', which is neither a Python file nor an address. Write",
+    ),
+    Wrong(
         "unknown_generation_key",
         GENERATION + '{"max_cache_length": 8}',
         "`generation_config['max_cache_length']` is no key of GenerationConfig. Did you mean "

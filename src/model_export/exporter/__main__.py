@@ -1,4 +1,6 @@
-"""`python -m model_export.exporter REQUEST CHECKPOINT ARTIFACT PROBE`: the export process.
+"""`python -m model_export.exporter REQUEST CHECKPOINT ARTIFACT PROBE [ROOT...]`: an export.
+
+Each ROOT is a folder that the file of `inputs_from` may import from.
 
 Exit code 0, or 1 with one line at the end of stderr that says what to do.
 """
@@ -16,7 +18,9 @@ from model_export.spec import ExportRequest
 
 def main(argv: list[str]) -> int:
     """Run the export that the request file asks for."""
-    request_file, checkpoint, artifact, probe = map(Path, argv)
+    request_file, checkpoint, artifact, probe, *roots = map(Path, argv)
+    # Behind what is installed, which nothing of the repository may stand in for.
+    sys.path += [str(root.absolute()) for root in roots]
     guard = hermetic.enter(Path.cwd() / ".private")
     try:
         request = ExportRequest.from_json(request_file.read_text(encoding="utf-8"))

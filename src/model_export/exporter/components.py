@@ -12,6 +12,7 @@ import torch
 from transformers import GenerationConfig, PreTrainedModel
 from transformers.exporters.utils import decompose_for_generation, get_leaf_tensors
 
+from model_export.exporter.custom_inputs import custom_inputs, has_custom_components
 from model_export.exporter.errors import ExportError
 from model_export.exporter.mapped_weights import released_weights
 from model_export.exporter.multimodal_stages import (
@@ -67,6 +68,8 @@ def capture_stages(
     model: PreTrainedModel, inputs: dict[str, Any], spec: ExportSpec
 ) -> tuple[Component, ...]:
     """As `capture_components`, whichever of them `spec` asks for."""
+    if has_custom_components(spec):
+        return _custom_stages(model, inputs, spec)
     if isinstance(model, PreTrainedModel):
         check_sizes(model, spec)
     if not spec.for_generation:
@@ -112,6 +115,27 @@ def capture_stages(
     return tuple(
         Component(name, module, {key: value for key, value in kwargs.items() if value is not None})
         for name, (module, kwargs) in stages.items()
+    )
+
+
+def _custom_stages(
+    model: PreTrainedModel, inputs: dict[str, Any], spec: ExportSpec
+) -> tuple[Component, ...]:
+    """The components of the target's own file, whose `generate` has the spec's settings."""
+    custom = custom_inputs(spec)
+    assert custom is not None
+    own = model.generation_config if spec.for_generation else None
+    if spec.for_generation:
+        model.generation_config = capture_generation_config(model, spec)
+    try:
+        with full_length_windows(), bounded_residency(model):
+            parts = custom.components(model, inputs)
+    finally:
+        if spec.for_generation:
+            model.generation_config = own
+    return tuple(
+        Component(name, module, {key: value for key, value in kwargs.items() if value is not None})
+        for name, (module, kwargs) in parts.items()
     )
 
 
@@ -187,6 +211,8 @@ def _choose(
                     f"Choose from {', '.join(available)}",
                 )
         return spec.components
+    if has_custom_components(spec):
+        return available
     if is_recurrent(model):
         # Its prefill has the prompt's length frozen (transformers 5.24.0), and a decode step on
         # states of zero is where a prompt starts.

@@ -37,8 +37,10 @@ from model_export.exporter.samples import build_sample_inputs
 from model_export.manifest import (
     MANIFEST_FILE,
     CheckpointRecord,
+    FileRecord,
     Manifest,
     record_files,
+    sha256_of,
 )
 from model_export.recipe import RECIPE_FILE, recipe_text
 from model_export.spec import (
@@ -93,7 +95,8 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
     with _step("write the artifact"):
         records = backend.save(programs, artifact, spec)
         copy_companions(checkpoint, artifact)
-        (artifact / RECIPE_FILE).write_text(recipe_text(spec), encoding="utf-8")
+        if spec.inputs_from is None:
+            (artifact / RECIPE_FILE).write_text(recipe_text(spec), encoding="utf-8")
         check_no_leak(artifact, build_paths(Path.cwd(), folder.resolve()))
         manifest = Manifest(
             export_format=spec.export_format,
@@ -116,6 +119,7 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
             },
             components=records,
             files=record_files(artifact),
+            inputs_file=None if spec.inputs_from is None else _record(spec.inputs_from),
             calibration=record_calibration(spec, plan, calibration),
             adapter=_record_adapter(request.adapter, adapter),
             multimodal=multimodal,
@@ -128,6 +132,10 @@ def _record_adapter(origin: CheckpointOrigin | None, folder: Path) -> Checkpoint
     if origin is None:
         return None
     return CheckpointRecord(origin.source, origin.identity, record_files(folder))
+
+
+def _record(path: str) -> FileRecord:
+    return FileRecord(path, Path(path).stat().st_size, sha256_of(Path(path)))
 
 
 def _export(

@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from model_export.exporter.custom_inputs import custom_inputs
 from model_export.exporter.errors import ExportError
 from model_export.exporter.sample_media import SampleMedia, process
 from model_export.spec import SAMPLE_FILES, ExportSpec
@@ -44,6 +45,9 @@ def build_sample_inputs(
     Raises ExportError for an input that the model doesn't take, for text without a tokenizer, and
     for a model whose inputs have no default.
     """
+    custom = custom_inputs(spec)
+    if custom is not None and custom.has_sample_inputs:
+        return custom.sample_inputs(model, tokenizer)
     given = spec.sample_inputs
     accepted = tuple(inspect.signature(model.forward).parameters)
     if given is None:

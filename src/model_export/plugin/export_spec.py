@@ -14,7 +14,7 @@ from model_export.spec import ExportSpec
 def target_settings(target: Target) -> Dict[str, Any]:
     """What a target itself says of its export, by field; nothing of what it leaves open."""
     fields = {field.alias: field.value for field in target.field_values.values()}
-    names = (*RECIPE_SETTINGS, "calibration")
+    names = (*RECIPE_SETTINGS, "calibration", "inputs_from")
     return {name: fields[name] for name in names if fields[name] is not None}
 
 

@@ -23,6 +23,7 @@ from model_export.plugin.checkpoint_lookup import (
 from model_export.plugin.delegates import default_resolve
 from model_export.plugin.export_settings import ExportSettings, ExportSettingsRequest
 from model_export.plugin.field_errors import TargetError
+from model_export.plugin.input_files import InputsFile, InputsFileRequest
 from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
 from model_export.plugin.model_checkpoints import ModelCheckpointRequest
 from model_export.plugin.platforms import Buildability, BuildabilityRequest, backend_of
@@ -103,6 +104,11 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
         found = await Get(SampleFiles, SampleFilesRequest, named)
         spec = replace(spec, sample_inputs=with_sample_paths(spec, found.paths))
         samples = await Get(Digest, AddPrefix(found.digest, SAMPLES_FOLDER))
+    inputs, source_roots = EMPTY_DIGEST, ()
+    if spec.inputs_from is not None:
+        file = await Get(InputsFile, InputsFileRequest(spec.inputs_from, resolve, address))
+        spec = replace(spec, inputs_from=file.path)
+        inputs, source_roots = file.digest, file.source_roots
     sources = await Get(ProcessSources, ExporterSourcesRequest(spec.export_format))
     checkpoint = await Get(CheckpointFolder, ModelCheckpointRequest(address))
     export = ExportRequest(spec, checkpoint.origin, lock.toolchain, adapter_origin)
@@ -114,7 +120,7 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
         ModuleOutput,
         ModuleProcess(
             module=_EXPORTER_MODULE,
-            argv=(_REQUEST_FILE, _CHECKPOINT, _ARTIFACT, _PROBE),
+            argv=(_REQUEST_FILE, _CHECKPOINT, _ARTIFACT, _PROBE, *source_roots),
             resolve=resolve,
             inputs=(
                 sources.digest,
@@ -123,6 +129,7 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
                 adapter_files,
                 calibration,
                 samples,
+                inputs,
             ),
             outputs=(_ARTIFACT, _PROBE),
             description=(

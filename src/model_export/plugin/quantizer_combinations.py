@@ -95,7 +95,9 @@ def _check_format(path: str, quantizer: Mapping[str, Any], spec: ExportSpec) -> 
 def _check_components(spec: ExportSpec) -> None:
     if spec.quantizer is None or "type" in spec.quantizer:
         return
-    known: Optional[Tuple[str, ...]] = spec.components if spec.for_generation else ("model",)
+    known: Optional[Tuple[str, ...]] = ("model",)
+    if spec.for_generation or spec.inputs_from is not None:
+        known = spec.components
     for name in spec.quantizer:
         if name == "model" and spec.for_generation:
             raise SpecError(

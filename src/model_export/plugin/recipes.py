@@ -91,6 +91,10 @@ def check_recipe_size(file: str, size: int) -> None:
 
 def check_setting(name: str, value: object) -> None:
     """Check one setting of a recipe by itself; raises SpecError."""
+    if name == "inputs_from":
+        raise SpecError(
+            name, "is code, which a recipe can't hold", "Write it in the target, beside `recipe`"
+        )
     if name not in _CHECKS:
         raise SpecError(
             name if name.isidentifier() and name.isascii() else ascii(name),
@@ -108,7 +112,7 @@ def merge(recipe: Recipe, given: Mapping[str, Any]) -> Merged:
     keys that another `export_format` doesn't have, all about generation where the target doesn't
     generate, the config of components that it leaves out, the length of a cache that isn't static
     any more, the bounds of dimensions that nothing names any more. Raises SpecError for what
-    doesn't go together.
+    doesn't go together. `inputs_from` takes the place of a recipe's `sample_inputs`.
     """
     said = dict(recipe.settings)
     if given.get("for_generation") is False:
@@ -119,6 +123,8 @@ def merge(recipe: Recipe, given: Mapping[str, Any]) -> Merged:
             "component_config",
         ):
             said.pop(name, None)
+    if "inputs_from" in given:
+        said.pop("sample_inputs", None)
     settings = {**said, **given}
     config = _merged_config(said["config"], given.get("config", {}))
     settings["config"] = config

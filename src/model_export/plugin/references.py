@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import PurePosixPath
-from typing import Mapping
+from typing import Mapping, Optional
 
 from model_export.checkpoint_lock import is_repo_id
 from model_export.plugin.field_errors import SpecError, nearest
@@ -66,6 +66,27 @@ def check_architecture(architecture: str) -> str:
             "Write a class of transformers, such as 'Qwen3ForCausalLM'",
         )
     return architecture
+
+
+def inputs_path(value: str) -> Optional[str]:
+    """The path, relative to the BUILD file, that an `inputs_from` names; None for an address."""
+    path = value[1:] if value.startswith(":") else value
+    return None if is_address(path) or not path.endswith(".py") else path
+
+
+def check_inputs_from(value: str) -> str:
+    """Check that `inputs_from` is a path of a Python file or an address; raises SpecError."""
+    path = inputs_path(value)
+    if path is not None:
+        prefix = ":" if value.startswith(":") else ""
+        return prefix + check_relative_path("inputs_from", path, "the folder of the BUILD file")
+    if not is_address(value):
+        raise SpecError(
+            "inputs_from",
+            f"is {value!r}, which is neither a Python file nor an address",
+            'Write ":inputs.py", a file beside the BUILD file',
+        )
+    return value
 
 
 def check_relative_path(field: str, path: str, inside: str) -> str:

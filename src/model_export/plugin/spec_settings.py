@@ -56,7 +56,11 @@ def spec_of(settings: Mapping[str, Any]) -> ExportSpec:
         given.get("component_config", {}), {"export_format": export_format, **config}, components
     )
     shapes = [part.get("dynamic_shapes") for part in (config, *component_config.values())]
-    samples = given.get("sample_inputs")
+    samples, inputs_from = given.get("sample_inputs"), given.get("inputs_from")
+    if samples is not None and inputs_from is not None:
+        raise SpecError(
+            "inputs_from", "is given beside `sample_inputs`, which it replaces", "Remove one"
+        )
     quantizer, calibration = given.get("quantizer"), given.get("calibration")
     spec = ExportSpec(
         export_format=export_format,
@@ -69,6 +73,7 @@ def spec_of(settings: Mapping[str, Any]) -> ExportSpec:
         components=components,
         component_config=component_config,
         sample_inputs=None if samples is None else check_sample_inputs(samples),
+        inputs_from=inputs_from,
         dims=check_dims(given.get("dims", {}), [item for item in shapes if item]),
         quantizer=None if quantizer is None else check_quantizer(quantizer),
         calibration=None if calibration is None else check_calibration(calibration),

@@ -30,6 +30,7 @@ from model_export.plugin.fields import (
 )
 from model_export.plugin.generation_checks import check_components, check_generation_config
 from model_export.plugin.hub_fields import HUB_FIELDS, check_hub_fields
+from model_export.plugin.inputs_field import InputsFromField
 from model_export.plugin.platforms import PlatformsField
 from model_export.plugin.quantizer_fields import CalibrationField, QuantizerField
 from model_export.plugin.references import check_architecture, check_dtype, check_model
@@ -259,6 +260,7 @@ class ExportModelTarget(Target):
         ComponentsField,
         ComponentConfigField,
         SampleInputsField,
+        InputsFromField,
         DimsField,
         QuantizerField,
         CalibrationField,

@@ -11,7 +11,12 @@ import torch
 from transformers import GenerationConfig, GenerationMixin, PreTrainedModel, PreTrainedTokenizerBase
 from transformers.exporters.utils import get_leaf_tensors
 
-from model_export.exporter.components import capture_generation_config, is_recurrent
+from model_export.exporter.components import (
+    capture_components,
+    capture_generation_config,
+    is_recurrent,
+)
+from model_export.exporter.custom_inputs import has_custom_components
 from model_export.exporter.mapped_weights import released_weights
 from model_export.exporter.probe.prompts import attention_window, prompts_for
 from model_export.exporter.probe.tensors import ProbeTensors
@@ -55,6 +60,8 @@ def record_generation_cases(
     """
     traced = {case.component: case for case in graphs if case.traced}
     if not _complete(model, spec, tuple(traced), multimodal):
+        return
+    if not _takes_prompts(model, inputs, spec):
         return
     padded = "prefill" in traced or any(
         name.startswith("attention_mask") for name in traced["decode"].inputs
@@ -108,6 +115,29 @@ def _complete(
         # One token at a time, a recurrent model starts from states of zero.
         return spec.multi_token_decode or is_recurrent(model)
     return components == ("prefill", "decode") and not spec.multi_token_decode
+
+
+def _takes_prompts(model: PreTrainedModel, inputs: Mapping[str, Any], spec: ExportSpec) -> bool:
+    """Whether the graphs are those of the model's own `generate`, on inputs that can be resized.
+
+    A target's own file may replace a component by another module, which does what it says and not
+    what the model does.
+    """
+    if not isinstance(inputs.get(model.main_input_name), torch.Tensor):
+        return False
+    if not has_custom_components(spec):
+        return True
+    parts = capture_components(model, dict(inputs), spec)
+    return all(_is_model(part.module, model) for part in parts)
+
+
+def _is_model(module: torch.nn.Module, model: PreTrainedModel) -> bool:
+    """Whether a stage of a decomposition is the model, or a copy of it on the same weights."""
+    weights = [
+        [(name, tensor.data_ptr()) for name, tensor in item.state_dict().items()]
+        for item in (module, model)
+    ]
+    return type(module) is type(model) and weights[0] == weights[1]
 
 
 def _generate(

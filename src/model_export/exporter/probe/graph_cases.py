@@ -12,6 +12,7 @@ from transformers.exporters.utils import get_leaf_tensors
 
 from model_export.exporter.components import Component, capture_components
 from model_export.exporter.output_flags import split_flags
+from model_export.exporter.probe.bounds import cases_at_bounds, dims_blamed
 from model_export.exporter.probe.media_prompts import MediaPrompts
 from model_export.exporter.probe.tensors import ProbeTensors
 from model_export.exporter.probe.variants import UNTRACED, resized
@@ -28,14 +29,21 @@ def record_graph_cases(
     tensors: ProbeTensors,
     multimodal: MultimodalRecord | None = None,
 ) -> Iterator[GraphCase]:
-    """Every component of `spec` at the shape of `inputs` (the sample inputs) and at two others."""
+    """Every component of `spec` at the shape of `inputs` (the sample inputs) and at two others.
+
+    And at its bounds, where the spec has any.
+    """
     media = None if multimodal is None else MediaPrompts(model, inputs, spec, multimodal)
-    names = []
-    for component in capture_components(model, dict(inputs), spec):
-        names.append(component.name)
+    components = capture_components(model, dict(inputs), spec)
+    for component in components:
         yield _case(component, "traced", True, tensors)
-    for group in _alike(spec, names):
+    for group in _alike(spec, [component.name for component in components]):
         yield from _untraced(model, inputs, spec, group, tensors, media)
+    for component in components if spec.dims else ():
+        for name, bounded in cases_at_bounds(model, inputs, spec, component):
+            with dims_blamed(name):
+                case = _case(bounded, name, False, tensors)
+            yield case
 
 
 def _alike(spec: ExportSpec, names: Sequence[str]) -> list[tuple[str, ...]]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -9,6 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 from transformers import PreTrainedModel
+from transformers.exporters.utils import get_leaf_tensors
 
 from model_export.exporter.samples import PADDING_NAMES, pad_token
 from model_export.spec import ExportSpec
@@ -40,22 +42,99 @@ def resized(
 
     The first axis of every tensor is its batch; the second of integer tensors is a sequence, as
     long as the main input's. A size that the spec doesn't call dynamic stays as it was traced, a
-    bounded one within its bounds. All but the first sequence are padded on the traced ones' side,
+    bounded one within its bounds; with caches or other containers among them, only the batch
+    changes. All but the first sequence are padded on the traced ones' side,
     and a single one as well: `generate` would else drop the mask.
     """
-    sequence = _sequence_length(model, inputs)
+    nested = any(
+        not isinstance(value, torch.Tensor) and get_leaf_tensors({name: value})
+        for name, value in inputs.items()
+    )
+    # What is inside a cache or another container goes with the positions that it was made for.
+    sequence = None if nested else _sequence_length(model, inputs)
     draw = np.random.Generator(np.random.PCG64([sizes.batch, sizes.longer + 1000]))
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
     shapes = {name: _shape(name, value, spec, sizes, sequence) for name, value in tensors.items()}
     if any(
-        shapes[ids] != shapes[mask] for ids, mask in PADDING_NAMES if {ids, mask} <= set(shapes)
+        tensors[ids].shape == tensors[mask].shape and shapes[ids] != shapes[mask]
+        for ids, mask in PADDING_NAMES
+        if {ids, mask} <= set(shapes)
     ):
         shapes = {name: tuple(value.shape) for name, value in tensors.items()}
+    return _remade(model, inputs, shapes, draw)
+
+
+def at_named_sizes(
+    model: PreTrainedModel, inputs: Mapping[str, Any], spec: ExportSpec, sizes: Mapping[str, int]
+) -> dict[str, Any]:
+    """Other values for `inputs`, the axes that the spec's `dynamic_shapes` names at `sizes`.
+
+    A mask whose own axes have no names goes with its token ids. All else stays as it was traced.
+    """
+    given = spec.config.get("dynamic_shapes") or {}
+    shapes = {}
+    for name, tensor in inputs.items():
+        if isinstance(tensor, torch.Tensor):
+            axes = given.get(name) or {}
+            shapes[name] = tuple(
+                # Keys are strings where the spec has come through JSON.
+                sizes.get(axes.get(str(axis), axes.get(axis, "")), size)
+                for axis, size in enumerate(tensor.shape)
+            )
+    for ids, mask in PADDING_NAMES:
+        if {ids, mask} <= set(shapes):
+            shapes[mask] = shapes[ids]
+    return _remade(model, inputs, shapes, np.random.Generator(np.random.PCG64(0)))
+
+
+def of_batch_and_length(
+    model: PreTrainedModel, inputs: Mapping[str, Any], batch: int | None, length: int | None
+) -> dict[str, Any]:
+    """Other values for `inputs`, of so many sequences and positions; None leaves what is traced."""
+    sequence = _sequence_length(model, inputs)
+    shapes = {}
+    for name, tensor in inputs.items():
+        if isinstance(tensor, torch.Tensor):
+            shape = list(tensor.shape)
+            if batch is not None and tensor.ndim > BATCH_AXIS:
+                shape[BATCH_AXIS] = batch
+            on_sequence = tensor.ndim > SEQUENCE_AXIS and shape[SEQUENCE_AXIS] == sequence
+            if length is not None and on_sequence and _is_integer(tensor):
+                shape[SEQUENCE_AXIS] = length
+            shapes[name] = tuple(shape)
+    return _remade(model, inputs, shapes, np.random.Generator(np.random.PCG64(0)))
+
+
+def _remade(
+    model: PreTrainedModel,
+    inputs: Mapping[str, Any],
+    shapes: Mapping[str, tuple[int, ...]],
+    draw: np.random.Generator,
+) -> dict[str, Any]:
+    """`inputs` with tensors of `shapes`, padded on the traced ones' side."""
     result = dict(inputs)
     for name, shape in shapes.items():
         result[name] = _values(name, inputs[name], shape, draw)
+    for name, value in inputs.items():
+        if name not in shapes and get_leaf_tensors({name: value}):
+            result[name] = _rows(value, inputs, result)
     _pad(result, inputs, model)
     return result
+
+
+def _rows(value: Any, traced: Mapping[str, Any], resized: Mapping[str, Any]) -> Any:
+    """A copy of a container with as many rows in its tensors as `resized` has: the first, again."""
+    batches = [
+        (tensor.shape[BATCH_AXIS], resized[name].shape[BATCH_AXIS])
+        for name, tensor in traced.items()
+        if isinstance(tensor, torch.Tensor) and tensor.ndim > BATCH_AXIS
+    ]
+    copied = copy.deepcopy(value)
+    for leaf in get_leaf_tensors({"": copied}).values():
+        for before, after in batches[:1]:
+            if leaf.ndim > BATCH_AXIS and leaf.shape[BATCH_AXIS] == before:
+                leaf.data = leaf[torch.arange(after) % before].clone()
+    return copied
 
 
 def _sequence_length(model: PreTrainedModel, inputs: Mapping[str, Any]) -> int | None:

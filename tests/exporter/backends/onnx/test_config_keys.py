@@ -154,6 +154,19 @@ def test_opset_version_and_optimize(dynamic_model: onnx_ir.Model, tmp_path: Path
     assert plain["Transpose"] > optimised["Transpose"]  # Weights are transposed while it runs.
 
 
+@pytest.mark.parametrize("opset", [LOWEST_OPSET, HIGHEST_OPSET])
+@pytest.mark.parametrize("optimize", [True, False])
+def test_lowest_and_highest_opset_run(tmp_path: Path, opset: int, optimize: bool) -> None:
+    model = _export(dynamic=True, opset_version=opset, optimize=optimize)
+    _, proto = _save(model, tmp_path)
+    assert {entry.domain: entry.version for entry in proto.opset_import}[""] == opset
+    (hidden, *_) = _session(tmp_path / "model.onnx").run(None, _feeds(_OTHER))
+    with torch.no_grad():
+        expected = tiny_bert()(**left_padded(*_OTHER, seed=1)).last_hidden_state
+    seen = _feeds(_OTHER)["attention_mask"].astype(bool)
+    np.testing.assert_allclose(hidden[seen], expected.numpy()[seen], atol=1e-5)
+
+
 @pytest.mark.parametrize("opset", [17, 26])
 def test_opset_outside_the_range_is_refused(opset: int) -> None:
     with pytest.raises(ExportError, match=rf"opset_version.* is {opset}.*from 18 to 25"):

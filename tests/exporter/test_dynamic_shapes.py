@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 import torch
+from torch._dynamo.exc import UserError
 from torch.export import Dim
 from transformers import DynamicCache, PreTrainedModel, Qwen3Config, Qwen3ForCausalLM
 
@@ -108,6 +109,25 @@ def test_a_list_goes_tensor_by_tensor(model: PreTrainedModel) -> None:
 def test_an_axis_the_tensor_lacks_is_refused(model: PreTrainedModel) -> None:
     with pytest.raises(ExportError, match=r"\['input_ids'\]\[2\]` is not an axis.*from 0 to 1"):
         build_dynamic_shapes(model, _inputs(model), _spec({"input_ids": {"2": "x"}}))
+
+
+def test_a_size_that_a_trace_would_freeze_is_refused(model: PreTrainedModel) -> None:
+    """Torch's own refusal speaks of constraints; once it takes 1, this test's last part fails."""
+    inputs = {"input_ids": torch.zeros(1, 3, dtype=torch.int64)}
+    spec = _spec({"input_ids": {"0": "batch"}}, batch=(1, 8))
+    with pytest.raises(ExportError, match=r"\['input_ids'\]\[0\]` names 'batch' where .* has 1,"):
+        build_dynamic_shapes(model, inputs, spec)
+    shapes = {"input_ids": {0: Dim("batch", min=1, max=8)}}
+    with pytest.raises(UserError, match="specialized"), torch.no_grad():
+        torch.export.export(model, (), kwargs=inputs, dynamic_shapes=shapes, strict=False)
+
+
+def test_the_traced_size_is_within_the_bounds(model: PreTrainedModel) -> None:
+    spec = _spec({"input_ids": {"1": "seq"}}, seq=(4, 8))
+    with pytest.raises(
+        ExportError, match=r"`dims\['seq'\]` is \(4, 8\), and the traced .* has 3 at"
+    ):
+        build_dynamic_shapes(model, _inputs(model), spec)
 
 
 def test_an_input_that_no_component_has_is_refused(model: PreTrainedModel) -> None:

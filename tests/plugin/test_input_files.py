@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import pytest
-from conftest import make_rule_runner
 from pants.backend.python.target_types import PythonSourcesGeneratorTarget, PythonSourceTarget
 from pants.backend.python.target_types_rules import rules as python_target_rules
 from pants.engine.addresses import Address
@@ -15,6 +14,7 @@ from pants.engine.target import Dependencies, DependenciesRequest, Targets
 from pants.testutil.rule_runner import RuleRunner
 
 from model_export.plugin.input_files import InputsFile, InputsFileRequest
+from plugin.conftest import make_rule_runner
 
 EXPORT = """\
 local_checkpoint(name="ckpt", sources=["config.json"])

@@ -18,6 +18,8 @@ from model_export.manifest import TensorRecord
 from model_export.spec import ExportSpec
 
 _FIELD = "config['dynamic_shapes']"
+# Sizes 0 and 1 are constants to a trace (torch 2.12.0), whatever may come at run time.
+_SMALLEST_TRACED = 2
 _MODES = {"AUTO": Dim.AUTO, "STATIC": Dim.STATIC}
 
 
@@ -160,8 +162,29 @@ class _Builder:
                     f"is not an axis of a tensor of shape {list(tensor.shape)}",
                     f"Axes go from 0 to {tensor.ndim - 1}",
                 )
+            self._check_size(f"{path}[{axis}]", axes[axis], tensor.shape[axis])
         self.axes.append(axes)
         return {axis: self._dim(dim) for axis, dim in axes.items()}
+
+    def _check_size(self, path: str, dim: str, size: int) -> None:
+        """Raise ExportError for a size that a named dimension can't be traced at."""
+        if dim in _MODES:
+            return
+        if size < _SMALLEST_TRACED:
+            raise ExportError(
+                path,
+                f"names {dim!r} where the traced call has {size}, which torch.export takes for a "
+                "constant (0/1 specialization)",
+                f"Trace with at least {_SMALLEST_TRACED} (`sample_inputs`), or leave the axis out: "
+                "a decode step has one token without `multi_token_decode`",
+            )
+        low, high = self._bounds.get(dim, (size, size))
+        if not low <= size <= high:
+            raise ExportError(
+                f"dims[{dim!r}]",
+                f"is ({low}, {high}), and the traced call has {size} at {path}",
+                "Widen it, or trace at a size inside (`sample_inputs`)",
+            )
 
     def _dim(self, name: str) -> Any:
         if name in _MODES:

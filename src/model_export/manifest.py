@@ -156,8 +156,8 @@ class Manifest:
     the sha256 of its lock file, `engine` package name -> version, `files` every file of the
     artifact but the manifest itself. `recipe` is there where a recipe had a part in the spec,
     `calibration` where a quantizer observed the model, `adapter` where one was merged into it,
-    `multimodal` where a model sees or hears, `inputs_file` where a file of the target's own made the
-    sample inputs or the components.
+    `multimodal` where a model sees or hears, `inputs_file` where a file of the target's own made
+    the sample inputs or the components.
     """
 
     export_format: str

@@ -128,7 +128,7 @@ def _custom_stages(
     if spec.for_generation:
         model.generation_config = capture_generation_config(model, spec)
     try:
-        with full_length_windows(), bounded_residency(model):
+        with full_length_windows(), released_weights(model):
             parts = custom.components(model, inputs)
     finally:
         if spec.for_generation:

@@ -41,7 +41,7 @@ def qwen2_vl(tmp_path_factory: pytest.TempPathFactory) -> Built:
 def test_a_right_artifact_passes(name: str, request: pytest.FixtureRequest) -> None:
     verdict = request.getfixturevalue(name).verify()
     assert verdict.failure is None
-    names = [case.name for case in verdict.cases if case.component == "generation"]
+    names = [case.case for case in verdict.cases if case.component == "generation"]
     assert len(names) == 5 and "text alone, in chunks" in names
 
 
@@ -54,11 +54,11 @@ def _said(built: Built, inputs: dict[str, torch.Tensor]) -> list[list[int]]:
     return [list(completion.tokens) for completion in completions]
 
 
-@pytest.mark.parametrize(("batch", "length"), [(2, 12), (1, 9), (3, 21)])
+@pytest.mark.parametrize(("batch", "length"), [(2, 12), (1, 15), (3, 21)])
 def test_llava_says_what_it_says_eagerly(llava: Built, batch: int, length: int) -> None:
     inputs = llava_inputs(batch, length, seed=length)
     expected = greedy(tiny_llava(), inputs, STEPS).tolist()
-    assert len(set(expected[0])) > 2
+    assert len({token for row in expected for token in row}) > 2
     assert _said(llava, inputs) == expected
 
 
@@ -76,7 +76,7 @@ def test_qwen2_vl_says_what_it_says_eagerly(
 ) -> None:
     inputs = qwen2_vl_inputs(grids, length=18, seed=len(grids))
     expected = greedy(tiny_qwen2_vl(), inputs, STEPS).tolist()
-    assert len(set(expected[0])) > 2
+    assert len({token for row in expected for token in row}) > 2
     assert _said(qwen2_vl, inputs) == expected
 
 

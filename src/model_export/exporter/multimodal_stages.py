@@ -13,6 +13,9 @@ import torch
 from transformers import PreTrainedModel
 from transformers.exporters.utils import is_multimodal, prepare_for_export
 
+# For what it registers with the engine.
+import model_export.exporter.packed_attention  # noqa: F401
+
 Stages: TypeAlias = "dict[str, tuple[torch.nn.Module, dict[str, Any]]]"
 
 EMBEDDING = "embed_tokens"

@@ -14,10 +14,12 @@ from collections.abc import Callable
 from typing import Any
 
 import torch
+
+# The engine's own patch of the same method has to come first, for this one to win.
+import transformers.exporters.exporter_dynamo  # noqa: F401
 from transformers.exporters.utils import register_patch
 from transformers.models.qwen2_vl.modeling_qwen2_vl import apply_rotary_pos_emb_vision
 
-# After the engine's own patch of the same method, which is put back together with this one.
 _PATCHED = "transformers.models.qwen2_vl.modeling_qwen2_vl.VisionAttention.forward"
 
 

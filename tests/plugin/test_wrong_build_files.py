@@ -118,6 +118,19 @@ WRONG_FIELDS = [
         "`quantizer` marks the graph for XNNPACK's kernels, which config['backend'] 'mlx' doesn't",
     ),
     Wrong(
+        "mlx_of_a_component",
+        'config={"export_format": "executorch"}, for_generation=True, '
+        'component_config={"decode": {"backend": "mlx"}}, '
+        'generation_config={"cache_implementation": "static", "max_cache_len": 8}',
+        "`generation_config['cache_implementation']` is 'static', which MLX can't be lowered to.",
+    ),
+    Wrong(
+        "cuda_and_mlx",
+        'config={"export_format": "executorch", "backend": "mlx"}, for_generation=True, '
+        'component_config={"decode": {"backend": "cuda"}}, dtype="bfloat16"',
+        "`component_config['decode']['backend']` is 'cuda' and `config['backend']` 'mlx', which no",
+    ),
+    Wrong(
         "platform",
         f'config={CONFIG}, platforms=["macos_arm"]',
         "`platforms` has 'macos_arm'. Did you mean 'macos_arm64'? Known: linux_arm64, linux_x86_64",

@@ -26,7 +26,7 @@ from model_export.plugin.field_errors import TargetError
 from model_export.plugin.input_files import InputsFile, InputsFileRequest
 from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
 from model_export.plugin.model_checkpoints import ModelCheckpointRequest
-from model_export.plugin.platforms import Buildability, BuildabilityRequest, backend_of
+from model_export.plugin.platforms import Buildability, BuildabilityRequest, asks_for_cuda
 from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
 from model_export.plugin.sample_files import (
@@ -76,7 +76,8 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
         Get(ExportSettings, ExportSettingsRequest(address)),
     )
     target, spec = wrapped.target, settings.spec
-    buildable = await Get(Buildability, BuildabilityRequest(address, backend_of(spec.config)))
+    cuda = asks_for_cuda(spec.config, spec.component_config)
+    buildable = await Get(Buildability, BuildabilityRequest(address, cuda))
     if buildable.obstacle is not None:
         raise TargetError(address, buildable.obstacle)
     resolve = target[ExportResolveField].value or default_resolve(spec)

@@ -18,12 +18,22 @@ from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.util.logging import LogLevel
 from pants.util.strutil import help_text
 
+from model_export.plugin.delegates import delegates
 from model_export.plugin.field_errors import SpecError, nearest
 from model_export.plugin.fields import CheckedNamesField
 
 PLATFORMS = tuple(platform.value for platform in Platform)
 # A device node, or what WSL has in the place of one. The driver's own tools needn't be on a PATH.
 _FIND_GPU = "for device in /dev/nvidia[0-9]* /dev/dxg; do [ -e $device ] && exit 0; done; exit 1"
+
+
+def asks_for_cuda(
+    config: Optional[Mapping[str, Any]],
+    component_config: Optional[Mapping[str, Mapping[str, Any]]],
+) -> Optional[str]:
+    """The key that asks for a GPU, of those that a target itself has; a recipe may have more."""
+    asked = delegates(config, component_config)
+    return next((path for path, delegate in asked.items() if delegate == "cuda"), None)
 
 
 def check_platforms(value: Optional[Iterable[str]]) -> None:
@@ -57,10 +67,13 @@ class PlatformsField(CheckedNamesField):
 
 @dataclass(frozen=True)
 class BuildabilityRequest(EngineAwareParameter):
-    """Whether this machine can build the target at `address`, whose delegate is `backend`."""
+    """Whether this machine can build the target at `address`.
+
+    `cuda` is the key that asks for ExecuTorch's CUDA delegate, None if none does.
+    """
 
     address: Address
-    backend: Optional[str]
+    cuda: Optional[str]
 
     def debug_hint(self) -> str:
         return self.address.spec
@@ -92,7 +105,7 @@ async def buildability(request: BuildabilityRequest, platform: Platform) -> Buil
             f"is {list(platforms)}, and this is {platform.value}",
             f"Build it on {' or '.join(platforms)}",
         )
-    if request.backend != "cuda":
+    if request.cuda is None:
         return Buildability()
     found = await Get(
         FallibleProcessResult,
@@ -106,15 +119,10 @@ async def buildability(request: BuildabilityRequest, platform: Platform) -> Buil
     if found.exit_code == 0:
         return Buildability()
     return Buildability(
-        "config['backend']",
+        request.cuda,
         "is 'cuda', and this machine has no CUDA GPU",
         "Build it where one is, or use 'xnnpack'",
     )
-
-
-def backend_of(config: Optional[Mapping[str, Any]]) -> Optional[str]:
-    """The delegate that a target's own `config` asks for; a recipe may ask for another."""
-    return None if config is None else config.get("backend")
 
 
 def is_named(specs: Iterable[Spec], address: Address) -> bool:

@@ -10,7 +10,7 @@ from typing import Any, Mapping
 from model_export.plugin.calibration_checks import check_calibration
 from model_export.plugin.component_config import check_component_config
 from model_export.plugin.config_keys import check_config
-from model_export.plugin.delegates import check_delegate
+from model_export.plugin.delegates import check_delegates
 from model_export.plugin.field_errors import SpecError
 from model_export.plugin.generation_checks import (
     check_components,
@@ -78,6 +78,6 @@ def spec_of(settings: Mapping[str, Any]) -> ExportSpec:
         quantizer=None if quantizer is None else check_quantizer(quantizer),
         calibration=None if calibration is None else check_calibration(calibration),
     )
-    check_delegate(spec)
+    check_delegates(spec)
     check_combination(spec)
     return spec

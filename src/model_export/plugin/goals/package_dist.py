@@ -43,7 +43,7 @@ from model_export.plugin.platforms import (
     BuildabilityRequest,
     TargetsNamed,
     TargetsNamedRequest,
-    backend_of,
+    asks_for_cuda,
     is_named,
 )
 from model_export.plugin.verifications import REPORT_TEXT
@@ -85,7 +85,8 @@ async def _buildable(
             Buildability,
             {
                 BuildabilityRequest(
-                    field_set.address, backend_of(field_set.config.value)
+                    field_set.address,
+                    asks_for_cuda(field_set.config.value, field_set.component_config.value),
                 ): BuildabilityRequest,
                 environment: EnvironmentName,
             },

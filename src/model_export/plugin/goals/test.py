@@ -30,12 +30,17 @@ from model_export.plugin.platforms import (
     BuildabilityRequest,
     TargetsNamed,
     TargetsNamedRequest,
-    backend_of,
+    asks_for_cuda,
     is_named,
 )
 from model_export.plugin.processes import ProcessFailed
 from model_export.plugin.subsystem import ModelExportTest
-from model_export.plugin.target_types import ArtifactSourcesField, ConfigField, ModelField
+from model_export.plugin.target_types import (
+    ArtifactSourcesField,
+    ComponentConfigField,
+    ConfigField,
+    ModelField,
+)
 from model_export.plugin.verification_fields import SkipTestsField, SkipVerifyField
 from model_export.plugin.verifications import (
     REPORT_JUNIT,
@@ -53,6 +58,7 @@ class ArtifactTestFieldSet(TestFieldSet):
 
     sources: ArtifactSourcesField
     config: ConfigField
+    component_config: ComponentConfigField
     skip_verify: SkipVerifyField
     # Pants reads the environment from the field set: without it `environment=` has no effect.
     environment: EnvironmentField
@@ -101,8 +107,8 @@ async def test_artifact(
         return await _left_out(address, "skip_verify=True", test)
     named = await Get(TargetsNamed, TargetsNamedRequest())
     if not is_named(named.specs, address):
-        backend = backend_of(field_set.config.value)
-        buildable = await Get(Buildability, BuildabilityRequest(address, backend))
+        cuda = asks_for_cuda(field_set.config.value, field_set.component_config.value)
+        buildable = await Get(Buildability, BuildabilityRequest(address, cuda))
         if buildable.obstacle is not None:
             logger.warning(f"{address}: left out: {buildable.obstacle}")
             return await _left_out(address, str(buildable.obstacle), test)

@@ -38,9 +38,11 @@ _PER_TOKEN = ("input_ids", "position_ids")
 class _Dimensions:
     """A component's bounded dimensions, and what the usual ones of them count.
 
-    `traced` has the size of each in the call that is traced.
+    `axes` has the target's names by tensor and axis, `traced` the size of each dimension in the
+    call that is traced.
     """
 
+    axes: Mapping[str, Mapping[int, str]]
     bounds: Mapping[str, tuple[int, int]]
     traced: Mapping[str, int]
     batch: str | None
@@ -61,7 +63,7 @@ def cases_at_bounds(
         shown = ", ".join(f"{name} {size}" for name, size in wanted.items())
         with dims_blamed(f"{end}: {shown}"):
             made = _made(model, inputs, spec, traced, dimensions, wanted)
-        sizes = _sizes(spec, made)
+        sizes = _sizes(dimensions.axes, spec, made)
         if sizes in seen:
             continue
         seen.append(sizes)
@@ -93,12 +95,14 @@ def _named_axes(spec: ExportSpec, component: Component) -> Mapping[str, Mapping[
     return build_dynamic_shapes(component.module, tensors, own).names
 
 
-def _sizes(spec: ExportSpec, component: Component) -> dict[str, int]:
+def _sizes(
+    named: Mapping[str, Mapping[int, str]], spec: ExportSpec, component: Component
+) -> dict[str, int]:
     """The size of each bounded dimension in a call."""
     leaves = get_leaf_tensors(dict(component.inputs))
     return {
         dim: leaves[leaf].shape[axis]
-        for leaf, axes in _named_axes(spec, component).items()
+        for leaf, axes in named.items()
         for axis, dim in axes.items()
         if dim in spec.dims
     }
@@ -106,13 +110,14 @@ def _sizes(spec: ExportSpec, component: Component) -> dict[str, int]:
 
 def _dimensions(spec: ExportSpec, component: Component) -> _Dimensions:
     named = _named_axes(spec, component)
-    traced = _sizes(spec, component)
+    traced = _sizes(named, spec, component)
 
     def bounded(dim: str | None) -> str | None:
         return dim if dim in traced else None
 
     caches = [axes for leaf, axes in named.items() if leaf.startswith(f"{_CACHE}.")]
     return _Dimensions(
+        axes=named,
         bounds={dim: spec.dims[dim] for dim in traced},
         traced=traced,
         batch=bounded(next((axes[0] for axes in named.values() if 0 in axes), None)),

@@ -23,6 +23,7 @@ from model_export.exporter.backends.dynamo.engine import (
     EngineModule,
     explained,
 )
+from model_export.exporter.backends.executorch import sym_ops  # noqa: F401  Registers a patch.
 from model_export.exporter.backends.executorch.mlx_gather import dynamic_gathers
 from model_export.exporter.backends.executorch.mlx_order import ordered_slots
 from model_export.exporter.backends.executorch.unchanged_graphs import unchanged_graphs_kept

@@ -108,7 +108,11 @@ from transformers.exporters.utils import decompose_for_generation
 
 def components(model, inputs):
     parts = decompose_for_generation(model, inputs, multi_token_decode=True)
-    return {"decode": parts["decode"]}
+    ids = inputs["input_ids"]
+    return {
+        "decode": parts["decode"],
+        "embed": (model.get_input_embeddings(), {"input": ids}),
+    }
 """
     static = {"cache_implementation": "static", "max_cache_len": 48}
     path = _file(tmp_path, text)

@@ -35,6 +35,8 @@ _KEPT_SETTINGS = (
     "pad_token_id",
 )
 _CACHE = "cache."
+# The graphs of a decoder's generation loop.
+_STAGES = ("prefill", "decode")
 
 
 @dataclass(frozen=True)
@@ -59,6 +61,9 @@ def record_generation_cases(
     None if the graphs aren't enough to generate with.
     """
     traced = {case.component: case for case in graphs if case.traced}
+    if has_custom_components(spec):
+        # What else a target adds has no part in a generation.
+        traced = {name: case for name, case in traced.items() if name in _STAGES}
     if not _complete(model, spec, tuple(traced), multimodal):
         return
     if not _takes_prompts(model, inputs, spec):
@@ -128,7 +133,7 @@ def _takes_prompts(model: PreTrainedModel, inputs: Mapping[str, Any], spec: Expo
     if not has_custom_components(spec):
         return True
     parts = capture_components(model, dict(inputs), spec)
-    return all(_is_model(part.module, model) for part in parts)
+    return all(_is_model(part.module, model) for part in parts if part.name in _STAGES)
 
 
 def _is_model(module: torch.nn.Module, model: PreTrainedModel) -> bool:

@@ -157,7 +157,8 @@ class Manifest:
     artifact but the manifest itself. `recipe` is there where a recipe had a part in the spec,
     `calibration` where a quantizer observed the model, `adapter` where one was merged into it,
     `multimodal` where a model sees or hears, `inputs_file` where a file of the target's own made
-    the sample inputs or the components.
+    the sample inputs or the components, `replaced_attention` (part of the config -> attention)
+    where the config named one that no graph has.
     """
 
     export_format: str
@@ -173,6 +174,7 @@ class Manifest:
     adapter: Optional[CheckpointRecord] = None
     multimodal: Optional[MultimodalRecord] = None
     inputs_file: Optional[FileRecord] = None
+    replaced_attention: Mapping[str, str] = field(default_factory=dict)
     schema_version: int = SCHEMA_VERSION
 
     def spec_of(self, component: str) -> Mapping[str, Any]:
@@ -193,6 +195,8 @@ class Manifest:
             del document["verification"]["note"]
         if self.inputs_file is None:
             del document["inputs_file"]
+        if not self.replaced_attention:
+            del document["replaced_attention"]
         return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
@@ -225,6 +229,7 @@ class Manifest:
                 inputs_file=(
                     FileRecord(**document["inputs_file"]) if "inputs_file" in document else None
                 ),
+                replaced_attention=document.get("replaced_attention", {}),
             )
         except (KeyError, TypeError, json.JSONDecodeError) as error:
             raise ManifestError(f"{MANIFEST_FILE} is damaged ({error!r}): export again.") from error

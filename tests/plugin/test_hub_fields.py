@@ -51,6 +51,7 @@ def test_has_defaults(rule_runner: RuleRunner) -> None:
     [
         (":c", 'revision="v1"', "`revision` belongs to a hub id, and `model` is the address ':c'"),
         (":c", "allow_pickle=True", "Remove it, or set it on that checkpoint."),
+        (":c", "trust_remote_code=True", "Remove it, or set it on that checkpoint."),
         (":c", 'include=["*"]', "`include` belongs to a hub id"),
         ("a/b", 'revision="a b"', "`revision` is 'a b', which is no revision"),
         ("a/b", 'revision="../x"', "`revision` is '../x', which is no revision"),

@@ -68,7 +68,7 @@ def test_code_and_recipe_of_a_repository(hub: Hub, build_root: BuildRoot) -> Non
     _lock(build_root, hub)
     said = build_root.refused("package", "m:x", endpoint=hub.endpoint)
     assert "isn't a model class of transformers" in said
-    assert said.endswith("or trust_remote_code=True for a hub id whose code you trust.")
+    assert said.endswith("or trust_remote_code=True if you trust that code.")
 
     build_root.write(BUILD.format(more='trust_remote_code=True, config={"optimize": False}'))
     _lock(build_root, hub)

@@ -200,3 +200,21 @@ def test_a_local_checkpoint_is_rooted_at_its_folder(rule_runner: RuleRunner) -> 
         "onnx/notes.txt",
     )
     assert folder.origin == CheckpointOrigin("local", "types/local/sub", False)
+
+
+def test_a_checkpoint_whose_own_code_is_trusted(rule_runner: RuleRunner) -> None:
+    rule_runner.write_files(
+        {
+            "types/code/BUILD": (
+                'local_checkpoint(name="c", sources=["*.json", "*.safetensors", "*.py"], '
+                "trust_remote_code=True)\n"
+            ),
+            "types/code/config.json": "{}",
+            "types/code/model.safetensors": "",
+            "types/code/modeling_own.py": "",
+        }
+    )
+    request = CheckpointRequest(Address("types/code", target_name="c"))
+    folder = rule_runner.request(CheckpointFolder, [request])
+    assert folder.origin == CheckpointOrigin("local", "types/code", trust_remote_code=True)
+    assert "modeling_own.py" in rule_runner.request(Snapshot, [folder.digest]).files

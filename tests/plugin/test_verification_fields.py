@@ -89,6 +89,20 @@ WRONG_FIELDS = [
         "`dtype` is 'bfloat16', which ONNX Runtime doesn't run on a CPU, so that the artifact "
         "can't be verified. Use 'float16' or 'float32', or set skip_verify=True",
     ),
+    *(
+        Wrong(
+            f"bfloat16_{provider}",
+            f'config={{"export_format": "onnx", "ort_fusions": "{provider}"}}, dtype="bfloat16", '
+            "skip_verify=True",
+            f"`dtype` is 'bfloat16', which config['ort_fusions'] of '{provider}' rules out: ",
+        )
+        for provider in ("cpu", "dml", "webgpu")
+    ),
+    Wrong(
+        "bfloat16_cuda",
+        'config={"export_format": "onnx", "ort_fusions": "cuda"}, dtype="bfloat16"',
+        "`dtype` is 'bfloat16', which ONNX Runtime doesn't run on a CPU",
+    ),
     Wrong("timeout", f"{ONNX}, timeout=0", "The 'timeout' field in target"),
 ]
 
@@ -105,6 +119,13 @@ def test_wrong_field(rule_runner: RuleRunner, wrong: Wrong) -> None:
 
 RIGHT_FIELDS = [
     f'{ONNX}, dtype="bfloat16", skip_verify=True',
+    'config={"export_format": "onnx", "ort_fusions": "cuda"}, dtype="bfloat16", skip_verify=True',
+    *(
+        f'config={{"export_format": "onnx", "ort_fusions": "{provider}"}}, dtype="float16"'
+        for provider in ("cpu", "cuda", "dml", "webgpu")
+    ),
+    'config={"export_format": "dynamo"}, dtype="bfloat16"',
+    'config={"export_format": "executorch"}, dtype="bfloat16"',
     f'{OPENVINO}, dtype="bfloat16"',
     f'{ONNX}, dtype="float16", tolerance={{"argmax": 0, "tokens": 1}}, timeout=30',
     f"{ONNX}, tolerance={{}}",

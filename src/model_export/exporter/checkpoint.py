@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from transformers import PreTrainedModel, PreTrainedTokenizerBase
+from transformers import PreTrainedConfig, PreTrainedModel, PreTrainedTokenizerBase
 
+from model_export.exporter.attention import drop_unexportable_attention
 from model_export.exporter.checkpoint_folder import (
     CONFIG_FILE,
     Checkpoint,
@@ -16,7 +17,14 @@ from model_export.exporter.checkpoint_folder import (
 from model_export.exporter.companions import copy_companions
 from model_export.exporter.errors import ExportError, summary
 
-__all__ = ["Checkpoint", "copy_companions", "load_model", "load_tokenizer", "open_checkpoint"]
+__all__ = [
+    "Checkpoint",
+    "copy_companions",
+    "load_config",
+    "load_model",
+    "load_tokenizer",
+    "open_checkpoint",
+]
 
 # One of these, and the checkpoint has a tokenizer.
 _TOKENIZER_FILES = (
@@ -30,11 +38,29 @@ _TOKENIZER_FILES = (
 )
 
 
+def load_config(checkpoint: Checkpoint) -> tuple[PreTrainedConfig, dict[str, str]]:
+    """The model's config, and the attention of its parts that no export has, left out of it.
+
+    Raises ExportError if it can't be read.
+    """
+    architecture = architecture_class(checkpoint)
+    try:
+        config: PreTrainedConfig = architecture.config_class.from_pretrained(checkpoint.folder)
+    except Exception as error:  # each config class validates with exceptions of its own
+        raise ExportError(
+            CONFIG_FILE,
+            f"is refused by {architecture.config_class.__name__} ({summary(error)})",
+            "Correct it",
+        ) from error
+    return config, drop_unexportable_attention(config)
+
+
 def load_model(checkpoint: Checkpoint, dtype: str) -> PreTrainedModel:
     """The model in eval mode with its weights in `dtype` (a torch name such as "float32").
 
     Weights that have that dtype in the file stay mapped from it, privately: no copy is made, and
-    the file is never written. Attention is sdpa, or eager where the architecture has no sdpa.
+    the file is never written. Attention is sdpa, or eager where the config says so or the
+    architecture has no sdpa.
 
     Raises ExportError if weights lack, have another shape, or are left over, unless the target
     itself names an architecture that takes only a part of the checkpoint.
@@ -42,14 +68,7 @@ def load_model(checkpoint: Checkpoint, dtype: str) -> PreTrainedModel:
     import torch
 
     architecture = architecture_class(checkpoint)
-    try:
-        config = architecture.config_class.from_pretrained(checkpoint.folder)
-    except Exception as error:  # each config class validates with exceptions of its own
-        raise ExportError(
-            CONFIG_FILE,
-            f"is refused by {architecture.config_class.__name__} ({summary(error)})",
-            "Correct it",
-        ) from error
+    config, _ = load_config(checkpoint)
     try:
         model, found = architecture.from_pretrained(
             checkpoint.folder,

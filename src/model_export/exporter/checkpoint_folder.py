@@ -144,7 +144,7 @@ def _check_architecture(checkpoint: Checkpoint, subject: str) -> None:
             f"names {name}, which isn't a model class of transformers {transformers.__version__}"
             + (" (its own code, in `auto_map`, isn't run)" if own_code else ""),
             f'Set `architecture="..."` in the target to one that is{hint}'
-            + (", or trust_remote_code=True for a hub id whose code you trust" if own_code else ""),
+            + (", or trust_remote_code=True if you trust that code" if own_code else ""),
         )
     wanted = getattr(getattr(found, "config_class", None), "model_type", None)
     parts = [config, *(part for part in config.values() if isinstance(part, dict))]

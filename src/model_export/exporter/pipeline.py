@@ -15,6 +15,7 @@ from model_export.exporter.adapters import merge_adapter
 from model_export.exporter.backend import Backend, load_backend
 from model_export.exporter.checkpoint import (
     copy_companions,
+    load_config,
     load_model,
     load_tokenizer,
     open_checkpoint,
@@ -67,6 +68,10 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
     backend = load_backend(spec.export_format)
     check_every_config(backend, spec)
     checkpoint = open_checkpoint(folder, request.checkpoint, spec.architecture)
+    _, replaced_attention = load_config(checkpoint)
+    for part, named in replaced_attention.items():
+        where = f"config.json: {part}" if part else "config.json"
+        print(f"{where} asks for {named}: exported with the default attention", file=sys.stderr)
     hermetic.seed()
     with _step("load the model"):
         model = load_model(checkpoint, spec.dtype)
@@ -123,6 +128,7 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
             calibration=record_calibration(spec, plan, calibration),
             adapter=_record_adapter(request.adapter, adapter),
             multimodal=multimodal,
+            replaced_attention=replaced_attention,
         )
         (artifact / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")
     return manifest

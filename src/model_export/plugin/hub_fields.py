@@ -130,7 +130,11 @@ def check_hub_fields(target: Target, model: str) -> None:
             given[0],
             f"belongs to a hub id, and `model` is the address {model!r}",
             "Remove it"
-            + (", or set it on that checkpoint" if given[0] == AllowHubPickleField.alias else ""),
+            + (
+                ", or set it on that checkpoint"
+                if given[0] in (AllowHubPickleField.alias, TrustRemoteCodeField.alias)
+                else ""
+            ),
         )
 
 

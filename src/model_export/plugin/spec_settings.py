@@ -11,6 +11,7 @@ from model_export.plugin.calibration_checks import check_calibration
 from model_export.plugin.component_config import check_component_config
 from model_export.plugin.config_keys import check_config
 from model_export.plugin.delegates import check_delegates
+from model_export.plugin.dtype_checks import check_dtype_pair
 from model_export.plugin.field_errors import SpecError
 from model_export.plugin.generation_checks import (
     check_components,
@@ -80,4 +81,5 @@ def spec_of(settings: Mapping[str, Any]) -> ExportSpec:
     )
     check_delegates(spec)
     check_combination(spec)
+    check_dtype_pair(spec)
     return spec

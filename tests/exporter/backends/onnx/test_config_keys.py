@@ -13,6 +13,7 @@ import onnx_ir
 import onnxruntime
 import pytest
 import torch
+from onnxruntime.capi.onnxruntime_pybind11_state import NotImplemented
 from onnxscript.version_converter._version_converter import (
     SUPPORTED_MAX_ONNX_OPSET,
     SUPPORTED_MIN_ONNX_OPSET,
@@ -183,6 +184,40 @@ def test_ort_fusions_bring_in_runtime_operators(tmp_path: Path) -> None:
     assert "com.microsoft" in {node.domain for node in model.graph}
     _save(model, tmp_path)
     assert _session(tmp_path / "model.onnx").run(None, _feeds(_OTHER))[0].shape == (3, 13, 32)
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float16"])
+@pytest.mark.parametrize("provider", ["cpu", "cuda", "webgpu", "dml"])
+def test_fusions_for_each_provider_run_in_these_dtypes(
+    tmp_path: Path, provider: str, dtype: str
+) -> None:
+    """On this CPU, which has the operators that they fuse into."""
+    logits = _fused(tmp_path, provider, dtype)
+    with torch.no_grad():
+        expected = tiny_qwen3()(**left_padded(*_OTHER, seed=1)).logits.numpy()
+    seen = left_padded(*_OTHER, seed=1)["attention_mask"].bool().numpy()
+    limit = 1e-4 if dtype == "float32" else 2e-2
+    np.testing.assert_allclose(logits[seen], expected[seen], atol=limit)
+
+
+@pytest.mark.parametrize("provider", [None, "cpu"])
+def test_no_bfloat16_on_a_cpu(tmp_path: Path, provider: str | None) -> None:
+    """If this fails, ONNX Runtime runs it: take the pair out of plugin/dtype_checks.py and
+    verification_checks.py, and out of the table in docs/target.md."""
+    with pytest.raises(NotImplemented, match="Could not find an implementation for M"):
+        _fused(tmp_path, provider, "bfloat16")
+
+
+def _fused(folder: Path, provider: str | None, dtype: str) -> np.ndarray:
+    """What a tiny decoder computes in `dtype`, fused for a provider, as float32."""
+    spec = make_spec("onnx", {"dynamic": True, "ort_fusions": provider}, dtype=dtype)
+    model = tiny_qwen3().to(getattr(torch, dtype))
+    record = export(model, left_padded(*_TRACED), spec, folder)["model"]
+    if provider is not None:
+        graph = onnx.load(folder / record.file, load_external_data=False).graph
+        assert any(node.domain == "com.microsoft" for node in graph.node)
+    logits: np.ndarray = _session(folder / record.file).run(["logits"], _feeds(_OTHER))[0]
+    return logits.astype(np.float32)
 
 
 def test_fused_decoders_pass_the_verifiers_look_at_operators(tmp_path: Path) -> None:

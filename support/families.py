@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -50,6 +50,8 @@ class Family:
     recurrent: bool = False
     # An encoder of tokens before the decoder.
     encodes_tokens: bool = False
+    # As a BUILD file has them, where the model's defaults are of text alone.
+    sample_inputs: Mapping[str, Any] | None = None
 
     def save_checkpoint(self, folder: Path) -> None:
         """Write config and safetensors with weights drawn from a fixed seed."""
@@ -87,6 +89,44 @@ def _qwen2_vl() -> Any:
         vision_end_token_id=253,
     )
 
+
+def _llava() -> Any:
+    return transformers.LlavaConfig(
+        text_config=transformers.LlamaConfig(**_TEXT),
+        vision_config=transformers.CLIPVisionConfig(
+            hidden_size=32,
+            intermediate_size=64,
+            num_hidden_layers=2,
+            num_attention_heads=2,
+            image_size=16,
+            patch_size=8,
+        ),
+        image_token_index=250,
+        pad_token_id=0,
+    )
+
+
+# Two prompts with an image of four vectors each, the second padded.
+_IMAGE_PROMPTS: dict[str, Any] = {
+    "input_ids": {
+        "values": [
+            [40, 41, 252, 250, 250, 250, 250, 253, 42, 43, 44],
+            [0, 0, 252, 250, 250, 250, 250, 253, 60, 61, 62],
+        ],
+        "dtype": "int64",
+    },
+    "attention_mask": {"values": [[1] * 11, [0] * 2 + [1] * 9], "dtype": "int64"},
+}
+_IMAGES: dict[str, Any] = {
+    **_IMAGE_PROMPTS,
+    "pixel_values": {"shape": [2, 3, 16, 16], "dtype": "float32"},
+}
+_GRIDS: dict[str, Any] = {
+    **_IMAGE_PROMPTS,
+    "mm_token_type_ids": {"values": [[0] * 3 + [1] * 4 + [0] * 4] * 2, "dtype": "int32"},
+    "image_grid_thw": {"values": [[1, 4, 4], [1, 4, 4]], "dtype": "int64"},
+    "pixel_values": {"shape": [32, 96], "dtype": "float32"},
+}
 
 FAMILIES = (
     Family(
@@ -178,4 +218,11 @@ FAMILIES = (
         encodes_tokens=True,
     ),
     Family("Qwen2-VL (text)", "Qwen2VLForConditionalGeneration", _qwen2_vl),
+    Family(
+        "Qwen2-VL (images)",
+        "Qwen2VLForConditionalGeneration",
+        _qwen2_vl,
+        sample_inputs=_GRIDS,
+    ),
+    Family("LLaVA (images)", "LlavaForConditionalGeneration", _llava, sample_inputs=_IMAGES),
 )

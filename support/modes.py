@@ -41,7 +41,7 @@ class Mode:
             fields["multi_token_decode"] = False
         if quantizer is not None:
             fields["quantizer"] = check_quantizer(quantizer.settings)
-        spec = ExportSpec(export_format, config, **fields)
+        spec = ExportSpec(export_format, config, sample_inputs=family.sample_inputs, **fields)
         check_combination(spec)
         return spec
 

@@ -71,9 +71,8 @@ def test_capturing_leaves_the_class_as_it_was() -> None:
 
 def test_the_rule_of_a_model_with_a_projector() -> None:
     model, inputs = tiny_llava(), llava_inputs()
-    parts = build_components(model, dict(inputs), SPEC)
     # config.vision_feature_layer is -2 of the embeddings and two layers, without the class token.
-    assert find_merge_rule(model, inputs, parts, SPEC) == MultimodalRecord(
+    assert find_merge_rule(model, inputs, SPEC) == MultimodalRecord(
         (
             MediaRecord(
                 "image_encoder",
@@ -89,9 +88,8 @@ def test_the_rule_of_a_model_with_a_projector() -> None:
 
 def test_the_rule_of_a_model_with_grids() -> None:
     model, inputs = tiny_qwen2_vl(), qwen2_vl_inputs()
-    parts = build_components(model, dict(inputs), SPEC)
     names = {"pixel_values": "hidden_states", "image_grid_thw": "grid_thw"}
-    assert find_merge_rule(model, inputs, parts, SPEC) == MultimodalRecord(
+    assert find_merge_rule(model, inputs, SPEC) == MultimodalRecord(
         (MediaRecord("image_encoder", IMAGE, names, "pooler_output", 0, None),),
         grid_merge=2,
         position_planes=4,
@@ -104,7 +102,7 @@ def test_text_alone_needs_no_encoder() -> None:
     inputs = {"input_ids": ids, "attention_mask": (ids > 0).long()}
     parts = build_components(model, dict(inputs), SPEC)
     assert [part.name for part in parts] == ["embed_tokens", "language_model", "lm_head", "decode"]
-    assert find_merge_rule(model, inputs, parts, SPEC) == MultimodalRecord((), 2, 4)
+    assert find_merge_rule(model, inputs, SPEC) == MultimodalRecord((), 2, 4)
 
 
 def test_a_component_that_the_model_does_not_have() -> None:

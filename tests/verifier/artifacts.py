@@ -14,14 +14,12 @@ from transformers import PreTrainedModel
 from model_export.exporter.backend import load_backend
 from model_export.exporter.components import build_components
 from model_export.exporter.merge_rule import find_merge_rule
-from model_export.exporter.multimodal_stages import sees_or_hears
 from model_export.exporter.probe import record_probe
 from model_export.manifest import (
     MANIFEST_FILE,
     CheckpointRecord,
     ComponentRecord,
     Manifest,
-    MultimodalRecord,
     record_files,
 )
 from model_export.spec import ExportSpec
@@ -91,7 +89,7 @@ def build(
     built = Built(folder / "artifact", probe or folder / "probe")
     if probe is None:
         recorded = make_model()
-        rule = _merge_rule(recorded, inputs, spec)
+        rule = find_merge_rule(recorded, inputs, spec)
         record_probe(recorded, None, dict(inputs), spec, built.probe, rule)
     model = make_model()
     used = built_spec or spec
@@ -117,15 +115,7 @@ def build(
             {},
             records,
             record_files(built.artifact),
-            multimodal=_merge_rule(make_model(), inputs, spec),
+            multimodal=find_merge_rule(make_model(), inputs, spec) if spec.for_generation else None,
         )
     )
     return built
-
-
-def _merge_rule(
-    model: PreTrainedModel, inputs: dict[str, Any], spec: ExportSpec
-) -> MultimodalRecord | None:
-    if not sees_or_hears(model):
-        return None
-    return find_merge_rule(model, inputs, build_components(model, dict(inputs), spec), spec)

@@ -11,19 +11,18 @@ import copy
 import inspect
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from transformers import PreTrainedModel
 from transformers.exporters.utils import get_leaf_tensors
 
-from model_export.exporter.components import Component
+from model_export.exporter.components import Component, capture_stages
 from model_export.exporter.multimodal_stages import (
-    EMBEDDING,
     MEDIA_ENCODERS,
     PROJECTORS,
-    GridEncoder,
+    WrappedEncoder,
     media_in_forward,
     sees_or_hears,
 )
@@ -42,39 +41,35 @@ class _Seen:
 
 
 def find_merge_rule(
-    model: PreTrainedModel,
-    inputs: Mapping[str, Any],
-    components: tuple[Component, ...],
-    spec: ExportSpec,
+    model: PreTrainedModel, inputs: Mapping[str, Any], spec: ExportSpec
 ) -> MultimodalRecord | None:
-    """What a loop over `components` has to do between them; None for a model of text alone.
+    """What a loop over the graphs of a model has to do between them; None for one of text alone.
 
-    `inputs` are the sample inputs, kwargs of `generate`. An encoder whose vectors get into the
-    prompt in a way that no rule describes is left out of the record.
+    `inputs` are the sample inputs. An encoder whose vectors get into the prompt in a way that no
+    rule describes is left out of the record.
     """
-    if not spec.for_generation or not sees_or_hears(model):
+    if not sees_or_hears(model) or "input_ids" not in inputs or not model.can_generate():
         return None
-    modules = {component.name: component.module for component in components}
-    encoders = [name for name in MEDIA_ENCODERS if name in modules]
+    stages = capture_stages(model, dict(inputs), replace(spec, for_generation=True))
+    modules = {stage.name: stage.module for stage in stages}
     media: list[MediaRecord] = []
-    if encoders and {EMBEDDING, "language_model"} <= modules.keys():
+    encoders = [name for name in MEDIA_ENCODERS if name in modules]
+    if encoders:
         seen = _watch(model, inputs, modules)
-        for encoder in encoders:
-            rule = _rule(model, encoder, inputs, seen)
-            if rule is not None:
-                media.append(rule)
+        rules = [_rule(model, encoder, inputs, seen) for encoder in encoders]
+        media = [rule for rule in rules if rule is not None]
     grid = getattr(getattr(model.config, "vision_config", None), "spatial_merge_size", None)
     return MultimodalRecord(
         media=tuple(media),
         grid_merge=grid if isinstance(grid, int) else None,
-        position_planes=_planes(components),
+        position_planes=_planes(stages),
     )
 
 
-def _planes(components: tuple[Component, ...]) -> int | None:
-    for component in components:
-        positions = component.inputs.get("position_ids")
-        if component.name in ("language_model", "decode") and isinstance(positions, torch.Tensor):
+def _planes(stages: tuple[Component, ...]) -> int | None:
+    for stage in stages:
+        positions = stage.inputs.get("position_ids")
+        if stage.name in ("language_model", "decode") and isinstance(positions, torch.Tensor):
             return int(positions.shape[0]) if positions.ndim == 3 else None
     return None
 
@@ -84,7 +79,7 @@ def _watch(
 ) -> dict[str, _Seen]:
     """One forward pass of the prompt: the inputs and outputs of each component's module."""
     watched = {
-        name: module.encoder if isinstance(module, GridEncoder) else module
+        name: module.encoder if isinstance(module, WrappedEncoder) else module
         for name, module in modules.items()
         if name != "decode"
     }

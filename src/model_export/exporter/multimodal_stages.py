@@ -11,7 +11,7 @@ from typing import Any, TypeAlias
 
 import torch
 from transformers import PreTrainedModel
-from transformers.exporters.utils import is_multimodal, prepare_for_export
+from transformers.exporters.utils import get_leaf_tensors, is_multimodal, prepare_for_export
 
 # For what it registers with the engine.
 import model_export.exporter.packed_attention  # noqa: F401
@@ -67,26 +67,30 @@ def complete_stages(model: PreTrainedModel, inputs: Mapping[str, Any], stages: S
     module, kwargs = stages["decode"]
     fed = {key: each for key, each in kwargs.items() if key in _DECODED or key not in inputs}
     stages = {
-        name: _with_grid(*stage) if name in MEDIA_ENCODERS else stage
+        name: _traceable(*stage) if name in MEDIA_ENCODERS else stage
         for name, stage in stages.items()
     }
     completed = {**stages, EMBEDDING: (embedding, {"input": known}), "decode": (module, fed)}
     return {name: completed[name] for name in _ORDER if name in completed}
 
 
-class GridEncoder(torch.nn.Module):
-    """An encoder of image patches that takes what follows from their grid, and not the grid.
-
-    transformers 5.24.0 computes these before it traces and leaves the grid among the arguments,
-    where nothing reads it; and torch.export (2.12.0) hands arguments that a signature doesn't name
-    on in an order of its own, so that backends mistake one for the other.
-    """
+class WrappedEncoder(torch.nn.Module):
+    """An encoder in a form that can be traced: `encoder` is the model's own."""
 
     def __init__(self, encoder: torch.nn.Module) -> None:
         super().__init__()
         self.encoder = encoder
         # The engine sets output flags on it while it traces.
         self.config = encoder.config
+
+
+class GridEncoder(WrappedEncoder):
+    """An encoder of image patches that takes what follows from their grid, and not the grid.
+
+    transformers 5.24.0 computes these before it traces and leaves the grid among the arguments,
+    where nothing reads it; and torch.export (2.12.0) hands arguments that a signature doesn't name
+    on in an order of its own, so that backends mistake one for the other.
+    """
 
     def forward(
         self, hidden_states: torch.Tensor, position_ids: torch.Tensor, cu_seqlens: torch.Tensor
@@ -97,14 +101,30 @@ class GridEncoder(torch.nn.Module):
         )
 
 
-def _with_grid(
+class TensorOutputs(WrappedEncoder):
+    """An encoder of pixels that gives tensors alone.
+
+    Asked for the hidden states of one layer, transformers 5.24.0 gives a tuple with None for all
+    others, and ExecuTorch (1.3.1) counts each None as an output.
+    """
+
+    def forward(self, pixel_values: torch.Tensor, **flags: Any) -> dict[str, torch.Tensor]:
+        """The encoder's outputs under the engine's names for them (`hidden_states.1`)."""
+        outputs: dict[str, torch.Tensor] = get_leaf_tensors(self.encoder(pixel_values, **flags))
+        return outputs
+
+
+def _traceable(
     module: torch.nn.Module, kwargs: Mapping[str, Any]
 ) -> tuple[torch.nn.Module, dict[str, Any]]:
-    """A stage with a `GridEncoder` if it has a grid, and all that is computed follows from it."""
-    if kwargs.get("grid_thw") is None:
-        return module, dict(kwargs)
+    """The stage of an encoder, wrapped where that helps."""
     _, prepared, flags = prepare_for_export(module, dict(kwargs))
+    if kwargs.get("grid_thw") is None:
+        if set(prepared) == {"pixel_values"} and flags.get("output_hidden_states"):
+            return TensorOutputs(module), dict(kwargs)
+        return module, dict(kwargs)
     computed = {name for name, value in prepared.items() if value is not None} - set(kwargs)
+    # Others compute more from their grid (the windows of Qwen2.5-VL), and are left as they are.
     if computed != {"position_ids", "cu_seqlens"}:
         return module, dict(kwargs)
     names = ("hidden_states", "position_ids", "cu_seqlens")

@@ -86,7 +86,7 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
         components = build_components(model, inputs, spec)
         check_component_names(spec, [component.name for component in components])
         check_input_names(spec, {part.name: part.inputs for part in components})
-        multimodal = find_merge_rule(model, inputs, components, spec)
+        multimodal = find_merge_rule(model, inputs, spec)
     calibration = Path(CALIBRATION_FOLDER)
     with _step("calibrate") if spec.calibration else nullcontext():
         plan = plan_quantization(model, tokenizer, inputs, components, spec, calibration)
@@ -127,7 +127,7 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
             inputs_file=None if spec.inputs_from is None else _record(spec.inputs_from),
             calibration=record_calibration(spec, plan, calibration),
             adapter=_record_adapter(request.adapter, adapter),
-            multimodal=multimodal,
+            multimodal=multimodal if spec.for_generation else None,
             replaced_attention=replaced_attention,
         )
         (artifact / MANIFEST_FILE).write_text(manifest.to_json(), encoding="utf-8")

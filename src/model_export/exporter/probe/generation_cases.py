@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -68,6 +68,9 @@ def record_generation_cases(
         return
     if not _takes_prompts(model, inputs, spec):
         return
+    if multimodal is not None and tuple(traced) == ("decode",):
+        # Without the graphs that put images into a prompt it takes text.
+        multimodal = replace(multimodal, media=())
     padded = "prefill" in traced or any(
         name.startswith("attention_mask") for name in traced["decode"].inputs
     )
@@ -113,7 +116,10 @@ def _complete(
     if not grows and (spec.multi_token_decode or not spec.has_static_cache):
         return False
     if multimodal is not None and components != ("decode",):
-        return {"embed_tokens", "language_model", "lm_head", "decode"} <= set(components)
+        needed = {"embed_tokens", "language_model", "lm_head", "decode"}
+        for media in multimodal.media:
+            needed |= {name for name in (media.encoder, media.projector) if name}
+        return needed <= set(components)
     if model.config.is_encoder_decoder:
         return {"encoder", "prefill", "decode"} == set(components)
     if components == ("decode",):

@@ -14,6 +14,7 @@ from transformers import PreTrainedModel
 
 from exporter.backends.tiny_models import generation_spec, greedy
 from exporter.backends.tiny_multimodal import (
+    IMAGE,
     llava_inputs,
     qwen2_vl_inputs,
     tiny_llava,
@@ -102,6 +103,18 @@ def test_an_image_matters(llava: Built) -> None:
     inputs = llava_inputs(1)
     other = {**inputs, "pixel_values": 1 - inputs["pixel_values"]}
     assert _said(llava, inputs) != _said(llava, other)
+
+
+def test_one_placeholder_for_an_image_is_enough(llava: Built, qwen2_vl: Built) -> None:
+    for built, inputs in ((llava, llava_inputs(1)), (qwen2_vl, qwen2_vl_inputs(((1, 4, 8),)))):
+        arrays = _arrays(inputs)
+        ids = arrays.pop("input_ids")[0].tolist()
+        first, last = ids.index(IMAGE), len(ids) - ids[::-1].index(IMAGE)
+        del arrays["attention_mask"]
+        (completion,) = load(built.artifact).generate(
+            [ids[: first + 1] + ids[last:]], max_new_tokens=STEPS, **arrays
+        )
+        assert [list(completion.tokens)] == _said(built, inputs)
 
 
 def _scaled(part: str) -> Callable[[torch.nn.Module], None]:

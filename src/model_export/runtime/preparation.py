@@ -14,6 +14,7 @@ from model_export.runtime.decoder import Decoder
 from model_export.runtime.errors import ArtifactError, InputError
 from model_export.runtime.generation import Generation, Limits
 from model_export.runtime.graph import Array
+from model_export.runtime.placeholders import with_placeholders
 from model_export.runtime.prompts import Prompts, TokenBatch, padded, token_rows, unpadded
 from model_export.runtime.sampling import Sampling, TokenRules
 from model_export.runtime.text_stream import TextStream
@@ -107,6 +108,7 @@ def _rows(
     if (prompts is None) == (ids is None):
         raise InputError("Give either prompts or `input_ids`.")
     rows = token_rows(unpadded(ids, mask) if prompts is None else prompts, tokenizer)
+    rows = with_placeholders(artifact.manifest, rows, arrays)
     vocabulary = artifact.model_setting("vocab_size")
     for number, row in enumerate(rows):
         if vocabulary is not None and not 0 <= min(row) <= max(row) < vocabulary:

@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 import torch
+from executorch.exir import ExecutorchBackendConfig, to_edge
 from executorch.runtime import Runtime
 from transformers.exporters import ExecutorchConfig, ExecutorchExporter
 from transformers.exporters.exporter_executorch import _dim_floor
@@ -14,6 +15,7 @@ from transformers.exporters.exporter_executorch import _dim_floor
 from exporter.backends.tiny_models import make_spec
 from model_export.exporter.backends.executorch import BACKEND
 from model_export.exporter.backends.executorch.backend import ExecutorchComponent
+from model_export.exporter.backends.executorch.engine import write
 from model_export.exporter.backends.executorch.flatc import use_packaged_flatc
 from model_export.exporter.errors import ExportError
 
@@ -157,3 +159,37 @@ def test_file_is_written_without_flatc_on_path(
     component = _export(Doubled(), {})
     (record,) = BACKEND.save({"model": component}, tmp_path, make_spec("executorch", {}))
     assert (tmp_path / record.file).stat().st_size > 0
+
+
+class Weighted(torch.nn.Module):
+    """Has a weight that no delegate takes: an embedding."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = torch.nn.Embedding(16, 8)
+
+    def forward(self, ids: torch.Tensor) -> torch.Tensor:
+        found: torch.Tensor = self.table(ids)
+        return found
+
+
+def test_weights_outside_of_a_program_are_written_with_it(tmp_path: Path) -> None:
+    # As the CUDA delegate has them, which is lowered to on a GPU alone.
+    use_packaged_flatc()
+    module = Weighted()
+    traced = torch.export.export(module, (torch.tensor([1, 2]),))
+    program = to_edge(traced).to_executorch(ExecutorchBackendConfig(external_constants=True))
+    files = [write(program, tmp_path / f"{name}.pte") for name in ("prefill", "decode")]
+    assert [len(names) for names in files] == [1, 1]
+    (prefill,), (decode,) = files
+    assert prefill.startswith("prefill.") and decode.startswith("decode.")
+    weight = module.table.weight.detach().numpy().tobytes()
+    for name in ("prefill", "decode"):
+        assert weight not in (tmp_path / f"{name}.pte").read_bytes()
+    assert all(weight in (tmp_path / name).read_bytes() for (name,) in files)
+    assert {path.name for path in tmp_path.iterdir()} == {
+        "prefill.pte",
+        "decode.pte",
+        prefill,
+        decode,
+    }

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,10 +12,18 @@ import executorch
 import pytest
 import torch
 from executorch.runtime import Runtime
+from transformers import Qwen3ForCausalLM
 from transformers.exporters import ExecutorchConfig, ExecutorchExporter
 
+from exporter.backends.executorch.mlx_instructions import MlxInstructions, lowered_graphs
 from exporter.backends.executorch.one_layer import one_layer_qwen3
-from exporter.backends.tiny_models import export, generation_spec, left_padded, make_spec
+from exporter.backends.tiny_models import (
+    export,
+    generation_spec,
+    left_padded,
+    make_spec,
+    positions_of,
+)
 from exporter.backends.two_builds import build_twice
 from model_export.exporter.backends.executorch import BACKEND
 from model_export.exporter.backends.executorch.flatc import use_packaged_flatc
@@ -56,28 +65,36 @@ def _lowered_sizes() -> list[Any]:
     ]
 
 
+@dataclass(frozen=True)
+class Lowered:
+    """A decoder of one layer, lowered: its model, its file, what is recorded of it, its graph."""
+
+    model: Qwen3ForCausalLM
+    file: Path
+    record: ComponentRecord
+    graph: Any
+
+
 @pytest.fixture(scope="module")
-def decode(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ComponentRecord]:
-    """A decoder of one layer, lowered."""
+def decode(tmp_path_factory: pytest.TempPathFactory) -> Lowered:
     folder = tmp_path_factory.mktemp("decode")
-    records = export(one_layer_qwen3(), left_padded(2, 8, 3), _MLX, folder)
-    return folder / records["decode"].file, records["decode"]
+    model = one_layer_qwen3()
+    BACKEND.check(_MLX)
+    with lowered_graphs() as graphs:
+        record = export(model, left_padded(2, 8, 3), _MLX, folder)["decode"]
+    return Lowered(model, folder / record.file, record, graphs[-1])
 
 
-def test_a_decoder_is_one_delegate_with_nothing_left_over(
-    decode: tuple[Path, ComponentRecord],
-) -> None:
-    file, _ = decode
-    assert read_delegation(file) == Delegation(("MLXBackend",), ())
+def test_a_decoder_is_one_delegate_with_nothing_left_over(decode: Lowered) -> None:
+    assert read_delegation(decode.file) == Delegation(("MLXBackend",), ())
 
 
-def test_its_dimensions_stay_dynamic(decode: tuple[Path, ComponentRecord]) -> None:
-    file, record = decode
-    metadata = Runtime.get().load_program(file).metadata("forward")
+def test_its_dimensions_stay_dynamic(decode: Lowered) -> None:
+    metadata = Runtime.get().load_program(decode.file).metadata("forward")
     sizes = [list(metadata.input_tensor_meta(place).sizes()) for place in range(5)]
     tokens, cache = [4, 256], [4, 2, 256, 16]
     assert sizes == [tokens, tokens, tokens, cache, cache]
-    assert [tensor.name for tensor in record.inputs] == [
+    assert [tensor.name for tensor in decode.record.inputs] == [
         "input_ids",
         "attention_mask",
         "position_ids",
@@ -85,6 +102,23 @@ def test_its_dimensions_stay_dynamic(decode: tuple[Path, ComponentRecord]) -> No
         "input.cache.layers.0.values",
     ]
     assert list(metadata.output_tensor_meta(0).sizes()) == [4, 256, 256]
+
+
+def test_its_instructions_are_the_model_at_sizes_never_traced(decode: Lowered) -> None:
+    instructions = MlxInstructions(decode.graph, decode.file)
+    prompt = left_padded(3, 13, 4, seed=1)
+    mask, ids = prompt["attention_mask"], prompt["input_ids"]
+    with torch.no_grad():
+        expected = decode.model(**prompt).logits
+    positions = positions_of(mask)
+    cache = [torch.zeros(3, 2, 0, 16), torch.zeros(3, 2, 0, 16)]
+    # The prompt in three calls: each sees what the ones before it left in the cache.
+    for start, stop in ((0, 5), (5, 12), (12, 13)):
+        new = slice(start, stop)
+        logits, *cache = instructions.run([ids[:, new], mask[:, :stop], positions[:, new], *cache])
+        kept = mask[:, new] == 1
+        torch.testing.assert_close(logits[kept], expected[:, new][kept], atol=1e-5, rtol=0)
+    assert [tuple(tensor.shape) for tensor in cache] == [(3, 2, 13, 16)] * 2
 
 
 def test_what_two_indices_read_is_dynamic() -> None:

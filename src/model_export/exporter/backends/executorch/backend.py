@@ -102,15 +102,15 @@ class ExecutorchBackend:
     def save(
         self, programs: Mapping[str, ExecutorchComponent], directory: Path, spec: ExportSpec
     ) -> tuple[ComponentRecord, ...]:
-        """Write `<component>.pte` for each; each holds its own weights (docs/executorch.md)."""
+        """Write `<component>.pte` for each; each has its own weights (docs/executorch.md)."""
         records = []
         for name, component in programs.items():
             file = name + SUFFIX
-            write(component.program, directory / file)
+            weights = write(component.program, directory / file)
             signature = component.signature
             records.append(
                 ComponentRecord(
-                    name, file, (), signature.inputs, signature.outputs, dict(signature.bounds)
+                    name, file, weights, signature.inputs, signature.outputs, dict(signature.bounds)
                 )
             )
         return tuple(records)

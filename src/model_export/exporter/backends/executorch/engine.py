@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import tempfile
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from dataclasses import dataclass, fields
@@ -111,9 +112,21 @@ def lower(
     return program
 
 
-def write(program: ExecutorchProgramManager, path: Path) -> None:
-    """Stream a lowered program to a `.pte`."""
+def write(program: ExecutorchProgramManager, path: Path) -> tuple[str, ...]:
+    """Stream a lowered program to a `.pte`; the names of the files of its weights beside it.
+
+    Those are there for a delegate that keeps its weights out of the program, as CUDA's does. The
+    engine leaves them out (transformers 5.24.0, `save_program`), and ExecuTorch names them after
+    the delegate, so that the components of a model would write over each other's.
+    """
     ExecutorchExporter.save_program(program, path)
+    weights = []
+    with tempfile.TemporaryDirectory(dir=path.parent) as folder:
+        program.write_tensor_data_to_file(folder)
+        for file in sorted(Path(folder).iterdir()):
+            weights.append(f"{path.stem}.{file.name}")
+            file.rename(path.with_name(weights[-1]))
+    return tuple(weights)
 
 
 @contextmanager

@@ -35,10 +35,10 @@ _SAMPLES = '{"text": ["<image>"] * 3, "images": [":cat", ":pictures"], "audio": 
 
 @pytest.fixture(scope="module")
 def seen() -> RuleRunner:
-    from pants.core.target_types import FilesGeneratorTarget, FileTarget
+    from pants.core.target_types import FilesGeneratorTarget
 
     runner = make_rule_runner(
-        target_types=[FilesGeneratorTarget, FileTarget],
+        target_types=[FilesGeneratorTarget],
         queries=[QueryRule(SampleFiles, [SampleFilesRequest])],
     )
     runner.write_files(
@@ -62,7 +62,7 @@ def test_files_are_dependencies_in_the_order_of_the_field(seen: RuleRunner) -> N
     spec = export_spec(target)
     assert spec.sample_inputs is not None
     files = seen.request(SampleFiles, [SampleFilesRequest.of(spec.sample_inputs, target.address)])
-    assert files.paths == {
+    assert dict(files.paths) == {
         "images": ("seen/z/cat.JPG", "seen/a.png", "seen/b.png"),
         "audio": ("seen/a.wav",),
     }
@@ -87,12 +87,12 @@ def test_other_targets_are_refused(seen: RuleRunner, name: str, message: str) ->
 
 
 @pytest.mark.parametrize("value", ['":pictures"', "[]", "[3]"])
-def test_addresses_are_a_list(rule_runner: RuleRunner, value: str) -> None:
-    rule_runner.write_files({"wrong/BUILD": _BUILD % f'{{"images": {value}}}'})
+def test_addresses_are_a_list(seen: RuleRunner, value: str) -> None:
+    seen.write_files({"wrong/BUILD": _BUILD % f'{{"images": {value}}}'})
     with pytest.raises(
         (InvalidFieldException, ExecutionError), match=r"\['images'\]` must be a list of addresses"
     ):
-        rule_runner.get_target(Address("wrong", target_name="x"))
+        seen.get_target(Address("wrong", target_name="x"))
 
 
 def test_files_are_no_part_of_a_recipe(seen: RuleRunner) -> None:

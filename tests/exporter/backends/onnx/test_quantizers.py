@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 import onnx_ir
+import onnxruntime
 import pytest
 from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType
 
@@ -219,6 +220,21 @@ def test_calibrate_method(program: onnx_ir.Model) -> None:
     assert scales(_quantize(program, _STATIC)) != scales(
         _quantize(program, {**_STATIC, "calibrate_method": "Percentile"})
     )
+
+
+def test_calibration_providers(program: onnx_ir.Model, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A CPU has one provider alone, so that what each session is made with has to tell."""
+    seen = []
+    original = onnxruntime.InferenceSession
+
+    def recording(*args: Any, **kwargs: Any) -> Any:
+        seen.append(kwargs.get("providers"))
+        return original(*args, **kwargs)
+
+    monkeypatch.setattr(onnxruntime, "InferenceSession", recording)
+    wanted = ["CPUExecutionProvider", "AzureExecutionProvider"]
+    _quantize(program, {**_STATIC, "calibration_providers": wanted})
+    assert wanted in seen
 
 
 def test_extra_options(program: onnx_ir.Model) -> None:

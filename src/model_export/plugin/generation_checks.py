@@ -96,6 +96,8 @@ COMPONENT_ALIASES: Mapping[str, str] = {
     "prompt": "prefill",
     "vision_encoder": "image_encoder",
     "projector": "multi_modal_projector",
+    "embedding": "embed_tokens",
+    "input_embeddings": "embed_tokens",
 }
 
 

@@ -104,7 +104,17 @@ def _padding(inputs: Mapping[str, torch.Tensor]) -> str | None:
         ids, mask = inputs.get(ids_name), inputs.get(mask_name)
         if ids is not None and mask is not None and ids.shape == mask.shape and not mask.all():
             return mask_name
-    vectors, mask = inputs.get("inputs_embeds"), inputs.get("attention_mask")
-    if vectors is not None and mask is not None and vectors.shape[:2] == mask.shape:
-        return None if mask.all() else "attention_mask"
+    vectors = inputs.get("inputs_embeds")
+    return None if vectors is None else _padding_of_vectors(vectors, inputs)
+
+
+def _padding_of_vectors(vectors: torch.Tensor, inputs: Mapping[str, torch.Tensor]) -> str | None:
+    """The mask of a language model that is fed vectors: of positions, or of a static cache's."""
+    for name, mask in inputs.items():
+        if name.partition(".")[0] != "attention_mask":
+            continue
+        if mask.ndim == 2 and mask.shape == vectors.shape[:2] and not mask.all():
+            return name
+        if mask.ndim == 4 and mask.shape[2] == vectors.shape[1] and not mask.any(-1).all():
+            return name
     return None

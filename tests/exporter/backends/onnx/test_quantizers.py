@@ -10,7 +10,10 @@ import numpy as np
 import onnx_ir
 import onnxruntime
 import pytest
+import torch
 from onnxruntime.quantization import CalibrationMethod, QuantFormat, QuantType
+from transformers import ViTConfig, ViTForImageClassification
+from transformers.exporters.quantizers import NNCFOnnxQuantizer, NNCFWeightCompressionConfig
 
 from exporter.backends.quantized import export_quantized, quantized_spec, weights_size
 from exporter.backends.tiny_models import left_padded, make_spec, tiny_bert, tiny_qwen3
@@ -101,6 +104,44 @@ def test_embeddings_with_four_bits_still_fail(tmp_path: Path) -> None:
     spec = make_spec("onnx", {"dynamic": True}, quantizer={**_INT4, "all_layers": True})
     built = export_quantized(model, spec, tmp_path)
     assert "MatMulNBits" in built.failure()
+
+
+def _vit() -> ViTForImageClassification:
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        image_size=16,
+        patch_size=8,
+    )
+    return ViTForImageClassification(config).eval()
+
+
+@pytest.mark.parametrize(
+    "quantizer", [{**_WEIGHTS, "mode": "INT8_ASYM"}, _INT4], ids=["eight bits", "four bits"]
+)
+def test_convolutions_stay_floats(quantizer: dict[str, Any], tmp_path: Path) -> None:
+    spec = make_spec("onnx", {"dynamic": True}, quantizer=quantizer)
+    built = export_quantized(_vit(), spec, tmp_path)
+    assert built.verify().failure is None
+    graph = onnx_ir.load(built.artifact / "model.onnx").graph
+    (convolution,) = (node for node in graph if node.op_type == "Conv")
+    assert convolution.inputs[1].const_value.dtype == onnx_ir.DataType.FLOAT
+    assert {node.op_type for node in graph} & {"DequantizeLinear", "MatMulNBits"}
+
+
+def test_nncf_still_spoils_convolutions() -> None:
+    """nncf 3.4.0. If this fails, `_FloatConvolutions` is no longer needed."""
+    images = {"pixel_values": torch.rand(2, 3, 16, 16)}
+    program: onnx_ir.Model = BACKEND.export(
+        "model", _vit(), images, make_spec("onnx", {"dynamic": True})
+    )
+    spoilt = NNCFOnnxQuantizer(NNCFWeightCompressionConfig()).quantize(program, images, "onnx")
+    session = onnxruntime.InferenceSession(onnx_ir.to_proto(spoilt).SerializeToString())
+    with pytest.raises(Exception, match="PrepareForQDQ"):
+        session.run(None, {"pixel_values": images["pixel_values"].numpy()})
 
 
 @pytest.fixture(scope="module")

@@ -13,13 +13,11 @@ from tokenizers import Tokenizer, models, pre_tokenizers
 from transformers import PreTrainedTokenizerFast
 
 from exporter.backends.tiny_models import generation_spec, left_padded, make_spec, tiny_qwen3
+from model_export.exporter.checkpoint_folder import Checkpoint
 from model_export.exporter.components import build_components
 from model_export.exporter.errors import ExportError
-from model_export.exporter.quantizers.calibration import (
-    calibration_inputs,
-    choose_lines,
-    component_inputs,
-)
+from model_export.exporter.quantizers.calibration import calibration_inputs, component_inputs
+from model_export.exporter.quantizers.calibration_lines import CalibrationLine, choose_lines
 from model_export.exporter.quantizers.plan import plan_quantization, record_calibration
 from model_export.manifest import (
     CalibrationRecord,
@@ -31,6 +29,8 @@ from model_export.manifest import (
 from model_export.spec import ExportSpec
 
 _WORDS = ["<pad>", *"abcdefghijklmnopqrstuvwxyz", "user", ":"]
+# Only looked at where something is seen or heard.
+_CHECKPOINT = Checkpoint(Path(), {}, "", False, False, (), ())
 _QUANTIZER = {"type": "PT2EQuantizer", "quantizer": "X86InductorQuantizer"}
 
 
@@ -58,7 +58,8 @@ def test_a_seeded_subset_in_the_order_drawn(tmp_path: Path) -> None:
     _write(tmp_path, *({"text": str(number)} for number in range(50)))
 
     def chosen(**fields: Any) -> list[str]:
-        return [line["text"] for line in choose_lines(_spec(_calibration(**fields)), tmp_path)]
+        lines = choose_lines(_spec(_calibration(**fields)), tmp_path)
+        return [line.text for line in lines if line.text is not None]
 
     # NumPy's PCG64 is the same everywhere: these are its numbers.
     assert chosen(samples=5) == chosen(samples=50)[:5]
@@ -70,10 +71,10 @@ def test_a_seeded_subset_in_the_order_drawn(tmp_path: Path) -> None:
     ("line", "message"),
     [
         ("{not json", r"no JSON in a.jsonl, line 2"),
-        ({"texts": "a"}, r"neither `text` nor `messages` in a.jsonl, line 2"),
-        ({"text": ["a"]}, r"neither `text` nor `messages` in a.jsonl, line 2"),
-        ({"text": "a", "messages": [{}]}, r"neither `text` nor `messages`"),
-        ('"text"', r"neither `text` nor `messages`"),
+        ({"texts": "a"}, r"none of text, messages, .* in a.jsonl, line 2. Write {\"text\""),
+        ({"text": ["a"]}, r"a `text` that isn't a text in a.jsonl, line 2"),
+        ({"text": "a", "messages": [{}]}, r"`text` and `messages` in a.jsonl, line 2"),
+        ('"text"', r"none of text"),
     ],
 )
 def test_a_wrong_line_is_named(line: Any, message: str, tmp_path: Path) -> None:
@@ -94,7 +95,14 @@ def _batches(
     traced = left_padded(2, 8, 3)
     tokenizer = _tokenizer(**fields.pop("tokenizer", {}))
     spec = _spec(_calibration(**fields), dynamic)
-    return list(calibration_inputs(tiny_qwen3(), tokenizer, traced, spec, lines))
+    return list(calibration_inputs(tiny_qwen3(), tokenizer, traced, spec, _lines(*lines)))
+
+
+def _lines(*lines: Mapping[str, Any]) -> list[CalibrationLine]:
+    return [
+        CalibrationLine(f"line {number}", line.get("text"), line.get("messages"))
+        for number, line in enumerate(lines, start=1)
+    ]
 
 
 def test_batches_of_the_traced_size_filled_up_from_the_start() -> None:
@@ -131,8 +139,9 @@ def test_messages_without_a_template_are_refused() -> None:
 
 def test_text_without_a_tokenizer_is_refused() -> None:
     spec = _spec(_calibration())
+    lines = _lines({"text": "a"})
     with pytest.raises(ExportError, match="has no tokenizer"):
-        list(calibration_inputs(tiny_qwen3(), None, left_padded(2, 8, 3), spec, [{"text": "a"}]))
+        list(calibration_inputs(tiny_qwen3(), None, left_padded(2, 8, 3), spec, lines))
 
 
 @pytest.mark.parametrize(
@@ -169,7 +178,7 @@ def test_plan_and_record(tmp_path: Path) -> None:
     spec = generation_spec("dynamo", {}, quantizer=_QUANTIZER, calibration=_calibration())
     model, inputs = tiny_qwen3(), left_padded(2, 8, 3)
     components = build_components(model, dict(inputs), spec)
-    plan = plan_quantization(model, _tokenizer(), inputs, components, spec, tmp_path)
+    plan = plan_quantization(model, _tokenizer(), inputs, components, spec, tmp_path, _CHECKPOINT)
     assert list(plan) == ["decode"]
     # Two batches, each a step and a prompt.
     assert len(plan["decode"].samples) == 4
@@ -186,7 +195,7 @@ def test_without_files_the_sample_inputs_calibrate(
     spec = make_spec("dynamo", {"dynamic": True}, quantizer=_QUANTIZER)
     model, inputs = tiny_qwen3(), left_padded(2, 8, 3)
     components = build_components(model, dict(inputs), spec)
-    plan = plan_quantization(model, None, inputs, components, spec, tmp_path)
+    plan = plan_quantization(model, None, inputs, components, spec, tmp_path, _CHECKPOINT)
     assert "sample inputs alone" in capsys.readouterr().err
     (sample,) = plan["model"].samples
     assert sample["input_ids"].equal(inputs["input_ids"])
@@ -198,7 +207,7 @@ def test_dynamic_quantizers_record_no_calibration(tmp_path: Path) -> None:
     spec = make_spec("dynamo", {"dynamic": True}, quantizer={**_QUANTIZER, "is_dynamic": True})
     model, inputs = tiny_qwen3(), left_padded(2, 8, 3)
     components = build_components(model, dict(inputs), spec)
-    plan = plan_quantization(model, None, inputs, components, spec, tmp_path)
+    plan = plan_quantization(model, None, inputs, components, spec, tmp_path, _CHECKPOINT)
     assert plan["model"].samples == ()
     assert record_calibration(spec, plan, tmp_path) is None
 
@@ -208,7 +217,7 @@ def test_a_component_that_is_not_built_is_refused(tmp_path: Path) -> None:
     model, inputs = tiny_qwen3(), left_padded(2, 8, 3)
     components = build_components(model, dict(inputs), spec)
     with pytest.raises(ExportError, match=r"quantizer\['lm_head'\].*Choose from decode"):
-        plan_quantization(model, None, inputs, components, spec, tmp_path)
+        plan_quantization(model, None, inputs, components, spec, tmp_path, _CHECKPOINT)
 
 
 def test_the_manifest_keeps_it() -> None:

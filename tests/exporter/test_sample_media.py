@@ -2,89 +2,25 @@
 
 from __future__ import annotations
 
-import json
-import wave
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 import torch
 from PIL import Image
 
 from exporter.backends.tiny_models import make_spec
+from exporter.media_files import IMAGE, write_image, write_llava, write_sound, write_whisper
 from model_export.exporter.checkpoint_folder import Checkpoint
 from model_export.exporter.errors import ExportError
 from model_export.exporter.sample_media import process, read_sample_media
 from model_export.spec import ExportSpec
 
-_SPECIAL = ("<pad>", "<s>", "</s>", "<unk>", "<image>")
-_WORDS = ("what", "is", "this", "?", "Hi")
-IMAGE = _SPECIAL.index("<image>")
-
-
-def _write(folder: Path, name: str, document: dict[str, Any]) -> None:
-    (folder / name).write_text(json.dumps(document), encoding="utf-8")
-
 
 @pytest.fixture
 def llava(tmp_path: Path) -> Path:
-    """A checkpoint's files for images of 16 x 16 in patches of 8, and words."""
-    vocabulary = {token: number for number, token in enumerate((*_SPECIAL, *_WORDS))}
-    added = [
-        {
-            "id": number,
-            "content": token,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for number, token in enumerate(_SPECIAL)
-    ]
-    _write(
-        tmp_path,
-        "tokenizer.json",
-        {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": added,
-            "normalizer": None,
-            "pre_tokenizer": {"type": "WhitespaceSplit"},
-            "post_processor": None,
-            "decoder": None,
-            "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<unk>"},
-        },
-    )
-    _write(
-        tmp_path,
-        "tokenizer_config.json",
-        {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>"},
-    )
-    _write(
-        tmp_path,
-        "preprocessor_config.json",
-        {
-            "image_processor_type": "CLIPImageProcessor",
-            "size": {"shortest_edge": 16},
-            "crop_size": {"height": 16, "width": 16},
-            "image_mean": [0.5, 0.5, 0.5],
-            "image_std": [0.5, 0.5, 0.5],
-        },
-    )
-    _write(
-        tmp_path,
-        "processor_config.json",
-        {
-            "processor_class": "LlavaProcessor",
-            "patch_size": 8,
-            "vision_feature_select_strategy": "default",
-            "num_additional_image_tokens": 1,
-        },
-    )
-    Image.new("RGB", (16, 16), (255, 0, 0)).save(tmp_path / "red.png")
+    write_llava(tmp_path)
+    write_image(tmp_path / "red.png", (255, 0, 0))
     Image.new("L", (32, 16), 255).save(tmp_path / "white.png")
     return tmp_path
 
@@ -164,36 +100,15 @@ def test_no_files_no_processor(tmp_path: Path) -> None:
     assert read_sample_media(_checkpoint(tmp_path), _spec({"text": ["Hi"]}), tmp_path) is None
 
 
-def _sound(file: Path, rate: int, width: int = 2, channels: int = 1) -> None:
-    times = np.arange(rate // 2) / rate
-    samples = np.repeat((9000 * np.sin(2 * np.pi * 440 * times)).astype("<i2"), channels)
-    with wave.open(str(file), "wb") as sound:
-        sound.setnchannels(channels)
-        sound.setsampwidth(width)
-        sound.setframerate(rate)
-        sound.writeframes(samples.tobytes() if width == 2 else bytes(len(samples)))
-
-
 @pytest.fixture
 def whisper(tmp_path: Path) -> Path:
-    _write(
-        tmp_path,
-        "preprocessor_config.json",
-        {
-            "feature_extractor_type": "WhisperFeatureExtractor",
-            "feature_size": 16,
-            "sampling_rate": 16000,
-            "hop_length": 160,
-            "chunk_length": 1,
-            "n_fft": 400,
-        },
-    )
+    write_whisper(tmp_path)
     return tmp_path
 
 
 def test_sound_becomes_features(whisper: Path) -> None:
-    _sound(whisper / "mono.wav", 16000)
-    _sound(whisper / "stereo.wav", 16000, channels=2)
+    write_sound(whisper / "mono.wav")
+    write_sound(whisper / "stereo.wav", channels=2)
     features = _processed(whisper, {"audio": ["mono.wav", "stereo.wav"]})["input_features"]
     # One second in steps of ten milliseconds.
     assert features.shape == (2, 16, 100)
@@ -204,11 +119,11 @@ def test_sound_becomes_features(whisper: Path) -> None:
 @pytest.mark.parametrize(
     ("rate", "width", "error"),
     [
-        (8000, 2, "has 8000 samples a second, and the processor wants 16000"),
+        (8000, 2, "has odd.wav with 8000 samples a second, and the processor wants 16000"),
         (16000, 1, "has odd.wav with 8 bits a sample"),
     ],
 )
 def test_sound_of_another_kind(whisper: Path, rate: int, width: int, error: str) -> None:
-    _sound(whisper / "odd.wav", rate, width)
+    write_sound(whisper / "odd.wav", rate, width)
     with pytest.raises(ExportError, match=error):
         _processed(whisper, {"audio": ["odd.wav", "odd.wav"]})

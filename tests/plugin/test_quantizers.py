@@ -307,13 +307,16 @@ def calibrated() -> RuleRunner:
         {
             "calibrated/BUILD": _build(
                 'quantizer={"type": "OnnxRuntimeQuantizer"},\n'
-                '    calibration={"files": [":texts"]},'
+                '    calibration={"files": [":texts", ":pictures"]},'
             )
             + 'files(name="texts", sources=["*.jsonl"])\n'
+            + 'files(name="pictures", sources=["*.PNG", "*.wav"])\n'
             + 'file(name="notes", source="notes.txt")\n',
             "calibrated/b.jsonl": '{"text": "b"}\n',
             "calibrated/a.jsonl": '{"text": "a"}\n',
             "calibrated/notes.txt": "",
+            "calibrated/cat.PNG": "",
+            "calibrated/a.wav": "",
         }
     )
     return runner
@@ -322,11 +325,13 @@ def calibrated() -> RuleRunner:
 def test_files_are_dependencies_at_their_paths(calibrated: RuleRunner) -> None:
     target = calibrated.get_target(Address("calibrated", target_name="x"))
     found = calibrated.request(Targets, [DependenciesRequest(target[Dependencies])])
-    assert {item.address.target_name for item in found} == {"ckpt", "texts"}
+    assert {item.address.target_name for item in found} == {"ckpt", "texts", "pictures"}
     files = calibrated.request(
-        CalibrationFiles, [CalibrationFilesRequest((":texts",), target.address)]
+        CalibrationFiles, [CalibrationFilesRequest((":texts", ":pictures"), target.address)]
     )
-    assert files.paths == ("calibrated/a.jsonl", "calibrated/b.jsonl")
+    assert files.paths == tuple(
+        f"calibrated/{name}" for name in ("a.jsonl", "a.wav", "b.jsonl", "cat.PNG")
+    )
 
 
 @pytest.mark.parametrize(

@@ -89,7 +89,9 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
         multimodal = find_merge_rule(model, inputs, spec)
     calibration = Path(CALIBRATION_FOLDER)
     with _step("calibrate") if spec.calibration else nullcontext():
-        plan = plan_quantization(model, tokenizer, inputs, components, spec, calibration)
+        plan = plan_quantization(
+            model, tokenizer, inputs, components, spec, calibration, checkpoint
+        )
     with _step("record the probe"):
         record_probe(model, tokenizer, inputs, spec, probe, multimodal)
     programs = {}

@@ -1,4 +1,4 @@
-"""Sample images and sound: read from their files, through the checkpoint's own processor."""
+"""Images and sound: read from their files, through the checkpoint's own processor."""
 
 from __future__ import annotations
 
@@ -23,8 +23,17 @@ _PCM_SCALE = 1 << 15
 
 
 @dataclass(frozen=True)
+class MediaFile:
+    """A file of an image or of sound; an error says `name`, of the target's `field`."""
+
+    path: Path
+    name: str
+    field: str
+
+
+@dataclass(frozen=True)
 class SampleMedia:
-    """The images and the sound of `sample_inputs`, and what makes tensors of them.
+    """The images and the sound of samples, and what makes tensors of them.
 
     `audio` are mono samples in [-1, 1), `rate` of them a second.
     """
@@ -43,21 +52,35 @@ def read_sample_media(checkpoint: Checkpoint, spec: ExportSpec, folder: Path) ->
     samples = spec.sample_inputs or {}
     if not any(key in samples for key in SAMPLE_FILES):
         return None
+    fields = {key: f"sample_inputs[{key!r}]" for key in SAMPLE_FILES}
     key = next(key for key in SAMPLE_FILES if key in samples)
-    processor = _load_processor(checkpoint, f"sample_inputs[{key!r}]")
-    images = tuple(_read_image(folder / path, path) for path in samples.get("images", ()))
-    sounds = [_read_sound(folder / path, path) for path in samples.get("audio", ())]
-    rates = sorted({rate for _, rate in sounds})
+    processor = load_processor(checkpoint, fields[key], "describe the inputs as tensors")
+    files = {
+        key: [MediaFile(folder / path, path, fields[key]) for path in samples.get(key, ())]
+        for key in SAMPLE_FILES
+    }
+    return read_media(processor, files["images"], files["audio"])
+
+
+def read_media(
+    processor: Any, images: Sequence[MediaFile], audio: Sequence[MediaFile]
+) -> SampleMedia:
+    """The contents of files, for `processor`; raises ExportError for one that it can't take."""
     wanted = getattr(_feature_extractor(processor), "sampling_rate", None)
-    for rate in rates:
-        if rate != (wanted or rates[0]):
+    sounds = []
+    for file in audio:
+        sound, rate = _read_sound(file)
+        wanted = wanted or rate
+        if rate != wanted:
             raise ExportError(
-                "sample_inputs['audio']",
-                f"has {rate} samples a second, and the processor wants {wanted or rates[0]}",
-                "Resample the files",
+                file.field,
+                f"has {file.name} with {rate} samples a second, and the processor wants {wanted}",
+                "Resample the file",
             )
-    audio = tuple(sound for sound, _ in sounds)
-    return SampleMedia(processor, images, audio, rates[0] if rates else None)
+        sounds.append(sound)
+    return SampleMedia(
+        processor, tuple(map(_read_image, images)), tuple(sounds), wanted if sounds else None
+    )
 
 
 def process(
@@ -76,29 +99,54 @@ def process(
             "has one sample, and a traced batch of one is frozen at one",
             "Give two samples, or export without dynamic shapes",
         )
-    kwargs: dict[str, Any] = {"return_tensors": "pt"}
-    if texts:
-        _pad_with_something(media.processor)
-        kwargs.update(text=list(texts), padding=True)
-        if spec.for_generation:
-            kwargs["padding_side"] = "left"
-    if media.images:
-        kwargs["images"] = list(media.images)
-    if media.audio:
-        kwargs.update(audio=list(media.audio), sampling_rate=media.rate)
     try:
-        made = _call(media.processor, kwargs)
+        return process_batch(media, texts, spec, pad)
     except Exception as error:  # processors check with exceptions of every type
         raise ExportError(
             "sample_inputs",
             f"is refused by {type(media.processor).__name__} ({summary(error)})",
             "Write the processor's own placeholder once in the text for each file",
         ) from error
+
+
+def process_batch(
+    media: SampleMedia,
+    texts: Sequence[str] | None,
+    spec: ExportSpec,
+    pad: int,
+    length: int | None = None,
+) -> dict[str, torch.Tensor]:
+    """As `process`, for any batch, padded to `length` if given.
+
+    Raises what the processor raises, of any type.
+    """
+    kwargs: dict[str, Any] = {"return_tensors": "pt"}
+    if texts:
+        _pad_with_something(media.processor)
+        kwargs.update(text=list(texts), padding=True)
+        if length is not None:
+            kwargs.update(padding="max_length", max_length=length)
+        if spec.for_generation:
+            kwargs["padding_side"] = "left"
+    if media.images:
+        kwargs["images"] = list(media.images)
+    if media.audio:
+        kwargs.update(audio=list(media.audio), sampling_rate=media.rate)
+    made = _call(media.processor, kwargs)
     tensors = {name: value for name, value in made.items() if isinstance(value, torch.Tensor)}
     mask = tensors.get("attention_mask")
     if spec.is_dynamic and mask is not None and mask.ndim == 2 and bool(mask.all()):
         return _with_padding(tensors, pad)
     return tensors
+
+
+def names_made(processor: Any, kind: str) -> frozenset[str]:
+    """The inputs that a processor makes of "images", or of "audio"."""
+    if kind == "audio":
+        part = _feature_extractor(processor)
+    else:
+        part = getattr(processor, "image_processor", processor)
+    return frozenset(getattr(part, "model_input_names", ()))
 
 
 def _call(processor: Any, kwargs: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +177,16 @@ def _pad_with_something(processor: Any) -> None:
         tokenizer.pad_token = tokenizer.eos_token
 
 
-def _load_processor(checkpoint: Checkpoint, field: str) -> Any:
+def has_processor(checkpoint: Checkpoint) -> bool:
+    """Whether the checkpoint says how images or sound become tensors."""
+    return any((checkpoint.folder / name).exists() for name in _PROCESSOR_FILES)
+
+
+def load_processor(checkpoint: Checkpoint, field: str, otherwise: str) -> Any:
+    """The checkpoint's processor, image processor or feature extractor, which `field` needs.
+
+    Raises ExportError, with `otherwise` as another way out, if there is none or it can't be read.
+    """
     from transformers import AutoProcessor
 
     present = [name for name in _PROCESSOR_FILES if (checkpoint.folder / name).exists()]
@@ -137,7 +194,7 @@ def _load_processor(checkpoint: Checkpoint, field: str) -> Any:
         raise ExportError(
             field,
             "needs a processor, and the checkpoint has none",
-            f"Add its {_PROCESSOR_FILES[0]}, or describe the inputs as tensors",
+            f"Add its {_PROCESSOR_FILES[0]}, or {otherwise}",
         )
     try:
         return AutoProcessor.from_pretrained(
@@ -149,7 +206,7 @@ def _load_processor(checkpoint: Checkpoint, field: str) -> Any:
         raise ExportError(
             present[0],
             f"can't be read as a processor ({summary(error)})",
-            "Correct it, or describe the inputs as tensors",
+            f"Correct it, or {otherwise}",
         ) from error
 
 
@@ -161,35 +218,35 @@ def _feature_extractor(processor: Any) -> Any:
     return getattr(processor, "feature_extractor", None)
 
 
-def _read_image(file: Path, name: str) -> Any:
+def _read_image(file: MediaFile) -> Any:
     from PIL import Image, UnidentifiedImageError
 
     try:
-        with Image.open(file) as image:
+        with Image.open(file.path) as image:
             return image.convert("RGB")
     except (UnidentifiedImageError, OSError, Image.DecompressionBombError) as error:
         raise ExportError(
-            "sample_inputs['images']",
-            f"has {name}, which is no image ({type(error).__name__})",
+            file.field,
+            f"has {file.name}, which is no image ({type(error).__name__})",
             "Name PNG, JPEG, WebP, GIF or BMP files",
         ) from error
 
 
-def _read_sound(file: Path, name: str) -> tuple[NDArray[np.float32], int]:
+def _read_sound(file: MediaFile) -> tuple[NDArray[np.float32], int]:
     try:
-        with wave.open(str(file)) as sound:
+        with wave.open(str(file.path)) as sound:
             width, channels, rate = sound.getsampwidth(), sound.getnchannels(), sound.getframerate()
             raw = sound.readframes(sound.getnframes())
     except (wave.Error, EOFError) as error:
         raise ExportError(
-            "sample_inputs['audio']",
-            f"has {name}, which is no WAV file ({error or type(error).__name__})",
+            file.field,
+            f"has {file.name}, which is no WAV file ({error or type(error).__name__})",
             "Name WAV files of 16-bit PCM",
         ) from error
     if width != _PCM_BYTES:
         raise ExportError(
-            "sample_inputs['audio']",
-            f"has {name} with {8 * width} bits a sample",
+            file.field,
+            f"has {file.name} with {8 * width} bits a sample",
             "Name WAV files of 16-bit PCM",
         )
     samples = np.frombuffer(raw, "<i2").reshape(-1, channels).astype(np.float32) / _PCM_SCALE

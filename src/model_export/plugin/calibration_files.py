@@ -24,8 +24,10 @@ from pants.util.logging import LogLevel
 from model_export.plugin.field_errors import SpecError, TargetError
 from model_export.plugin.quantizer_fields import CalibrationField
 from model_export.plugin.target_types import ExportDependenciesField
+from model_export.spec import MEDIA_SUFFIXES
 
 _FIELD = "calibration['files']"
+_MEDIA = tuple(suffix for suffixes in MEDIA_SUFFIXES.values() for suffix in suffixes)
 
 
 @dataclass(frozen=True)
@@ -63,10 +65,15 @@ async def calibration_files(request: CalibrationFilesRequest) -> CalibrationFile
     )
     paths = tuple(sorted(sources.snapshot.files))
     for path in paths:
-        if not path.endswith(".jsonl"):
+        if not path.endswith(".jsonl") and not path.lower().endswith(_MEDIA):
             raise TargetError(
                 request.owner,
-                SpecError(_FIELD, f"hold {path}", 'Name files of JSON lines ("x.jsonl") only'),
+                SpecError(
+                    _FIELD,
+                    f"hold {path}",
+                    'Name files of JSON lines ("x.jsonl"), images and sound '
+                    f"({', '.join(_MEDIA)}) only",
+                ),
             )
     return CalibrationFiles(sources.snapshot.digest, paths)
 

@@ -25,12 +25,7 @@ from pants.util.logging import LogLevel
 
 from model_export.plugin.field_errors import SpecError, TargetError
 from model_export.plugin.target_types import ExportDependenciesField, SampleInputsField
-from model_export.spec import SAMPLE_FILES, ExportSpec
-
-SUFFIXES: Mapping[str, Tuple[str, ...]] = {
-    "images": (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp"),
-    "audio": (".wav",),
-}
+from model_export.spec import MEDIA_SUFFIXES, SAMPLE_FILES, ExportSpec
 
 
 @dataclass(frozen=True)
@@ -97,13 +92,13 @@ def _check_target(key: str, target: Target, owner: Address) -> None:
 
 
 def _check_path(key: str, path: str, owner: Address) -> None:
-    if not path.lower().endswith(SUFFIXES[key]):
+    if not path.lower().endswith(MEDIA_SUFFIXES[key]):
         raise TargetError(
             owner,
             SpecError(
                 f"sample_inputs[{key!r}]",
                 f"hold {path}",
-                f"Name files that end in {', '.join(SUFFIXES[key])}",
+                f"Name files that end in {', '.join(MEDIA_SUFFIXES[key])}",
             ),
         )
 

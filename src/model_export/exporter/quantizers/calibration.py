@@ -1,64 +1,32 @@
-"""Calibration samples from files: which, and as what each component is called with."""
+"""Calibration samples: what each component is called with for the lines that calibrate."""
 
 from __future__ import annotations
 
 import copy
-import json
 from collections.abc import Iterator, Mapping, Sequence
-from pathlib import Path
 from typing import Any
 
-import numpy as np
 import torch
 from transformers import Cache, DynamicCache, PreTrainedModel, PreTrainedTokenizerBase, StaticCache
 
 from model_export.exporter.components import capture_stages
+from model_export.exporter.custom_inputs import has_custom_components
 from model_export.exporter.errors import ExportError
+from model_export.exporter.quantizers.calibration_lines import FIELD, CalibrationLine
+from model_export.exporter.quantizers.calibration_media import (
+    check_accepted,
+    check_complete,
+    media_inputs,
+    refused,
+    render,
+    without_made,
+)
 from model_export.exporter.samples import PADDING_NAMES, pad_token
 from model_export.spec import ExportSpec
 
-_FIELD = "calibration['files']"
-_KEYS = ("text", "messages")
 # A traced axis is at least two.
 _CACHED = 2
 _PER_TOKEN = ("input_ids", "position_ids", "attention_mask")
-
-
-def choose_lines(spec: ExportSpec, folder: Path) -> list[dict[str, Any]]:
-    """The lines that calibrate: `samples` of all, drawn with `seed`, in the order drawn.
-
-    The same lines on every machine: NumPy's PCG64 is specified bit by bit. Raises ExportError for
-    a line that isn't a JSON object with `text` or `messages`.
-    """
-    assert spec.calibration is not None
-    lines = [line for path in spec.calibration["files"] for line in _read(folder / path, path)]
-    if not lines:
-        raise ExportError(_FIELD, "have no line", 'Write one JSON object a line: {"text": "..."}')
-    draw = np.random.Generator(np.random.PCG64(spec.calibration["seed"]))
-    order = draw.permutation(len(lines))[: spec.calibration["samples"]]
-    return [lines[index] for index in order]
-
-
-def _read(file: Path, name: str) -> Iterator[dict[str, Any]]:
-    text = file.read_text(encoding="utf-8")
-    for number, line in enumerate(text.splitlines(), start=1):
-        if not line.strip():
-            continue
-        try:
-            value = json.loads(line)
-        except json.JSONDecodeError as error:
-            raise ExportError(
-                _FIELD, f"have no JSON in {name}, line {number} ({error.msg})", "Correct the line"
-            ) from error
-        keys = [key for key in _KEYS if isinstance(value, dict) and value.get(key)]
-        kinds = {"text": str, "messages": list}
-        if len(keys) != 1 or not isinstance(value[keys[0]], kinds[keys[0]]):
-            raise ExportError(
-                _FIELD,
-                f"have neither `text` nor `messages` in {name}, line {number}",
-                'Write {"text": "..."} or {"messages": [{"role": "user", "content": "..."}]}',
-            )
-        yield value
 
 
 def calibration_inputs(
@@ -66,53 +34,75 @@ def calibration_inputs(
     tokenizer: PreTrainedTokenizerBase | None,
     traced: Mapping[str, Any],
     spec: ExportSpec,
-    lines: Sequence[Mapping[str, Any]],
+    lines: Sequence[CalibrationLine],
+    processor: Any | None = None,
 ) -> Iterator[dict[str, Any]]:
     """`lines` in batches, as kwargs of `model(...)` or `model.generate(...)`.
 
     Batches are as large as the one that is traced, the last one filled up from the start; a static
     export keeps the traced length too. Each has a position of padding at least: without one,
     `generate` drops the mask (transformers 5.24.0), and a graph that takes one can't be fed.
-    What no text makes, such as a decoder's first ids, is as in the traced inputs.
+    What no line makes, such as a decoder's first ids, is as in the traced inputs.
     """
-    assert spec.calibration is not None
-    if tokenizer is None or not isinstance(traced.get("input_ids"), torch.Tensor):
+    takes_text = isinstance(traced.get("input_ids"), torch.Tensor)
+    main = traced.get("input_ids" if takes_text else model.main_input_name)
+    if not isinstance(main, torch.Tensor):
         raise ExportError(
-            _FIELD,
-            f"hold text, and {type(model).__name__} is fed something else or has no tokenizer",
+            FIELD,
+            f"can't be put in batches: {type(model).__name__} is traced without its main input",
             "Remove `calibration`: the sample inputs then calibrate",
         )
-    if tokenizer.pad_token_id is None:
-        tokenizer.pad_token = tokenizer.eos_token
-    texts = [_text(tokenizer, line) for line in lines]
-    batch, length = traced["input_ids"].shape
-    side = "left" if spec.for_generation else tokenizer.padding_side
-    limit = min(spec.calibration["max_length"], tokenizer.model_max_length)
-    for start in range(0, len(texts), batch):
-        group = [texts[(start + row) % len(texts)] for row in range(batch)]
-        encoded = tokenizer(
-            group,
-            padding="longest" if spec.is_dynamic else "max_length",
-            truncation=True,
-            max_length=limit if spec.is_dynamic else length,
-            padding_side=side,
-            return_tensors="pt",
-        )
-        inputs = {**traced, **{key: encoded[key] for key in traced if key in encoded}}
+    batch = main.shape[0]
+    side = _padding_side(tokenizer, spec)
+    for start in range(0, len(lines), batch):
+        group = [lines[(start + row) % len(lines)] for row in range(batch)]
+        if any(line.images or line.audio for line in group):
+            texts = [render(processor, tokenizer, line) for line in group] if takes_text else None
+            inputs = media_inputs(model, processor, traced, spec, group, texts)
+        else:
+            inputs = _text_inputs(model, tokenizer, traced, spec, group, processor)
         _pad(inputs, pad_token(model), side)
+        if not spec.for_generation:
+            check_complete(inputs, traced, model, group)
+            if start == 0 and not has_custom_components(spec):
+                check_accepted(model, inputs, group)
         yield inputs
 
 
-def _text(tokenizer: PreTrainedTokenizerBase, line: Mapping[str, Any]) -> str:
-    if "text" in line:
-        return str(line["text"])
-    if not tokenizer.chat_template:
+def _padding_side(tokenizer: PreTrainedTokenizerBase | None, spec: ExportSpec) -> str:
+    if spec.for_generation or tokenizer is None:
+        return "left"
+    return str(tokenizer.padding_side)
+
+
+def _text_inputs(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase | None,
+    traced: Mapping[str, Any],
+    spec: ExportSpec,
+    group: Sequence[CalibrationLine],
+    processor: Any | None,
+) -> dict[str, Any]:
+    if tokenizer is None or not isinstance(traced.get("input_ids"), torch.Tensor):
         raise ExportError(
-            _FIELD,
-            "have `messages`, and the checkpoint's tokenizer has no chat template",
-            'Write {"text": "..."}, or add a chat_template.jinja to the checkpoint',
+            FIELD,
+            f"hold text, and {type(model).__name__} is fed something else or has no tokenizer",
+            "Remove `calibration`: the sample inputs then calibrate",
         )
-    return str(tokenizer.apply_chat_template(line["messages"], tokenize=False))
+    assert spec.calibration is not None
+    if tokenizer.pad_token_id is None:
+        tokenizer.pad_token = tokenizer.eos_token
+    limit = min(spec.calibration["max_length"], tokenizer.model_max_length)
+    encoded = tokenizer(
+        [render(processor, tokenizer, line) for line in group],
+        padding="longest" if spec.is_dynamic else "max_length",
+        truncation=True,
+        max_length=limit if spec.is_dynamic else traced["input_ids"].shape[1],
+        padding_side=_padding_side(tokenizer, spec),
+        return_tensors="pt",
+    )
+    made = {key: encoded[key] for key in traced if key in encoded}
+    return {**without_made(traced, processor), **made}
 
 
 def _pad(inputs: dict[str, Any], pad: int, side: str) -> None:
@@ -134,8 +124,16 @@ def component_inputs(
     A decode graph of several tokens serves the prompt as well, and calibrates on it, too.
     """
     found: dict[str, list[dict[str, Any]]] = {}
-    for inputs in batches:
-        stages = {stage.name: stage.inputs for stage in capture_stages(model, inputs, spec)}
+    for number, inputs in enumerate(batches, start=1):
+        try:
+            captured = capture_stages(model, inputs, spec)
+        except ExportError:
+            raise
+        except Exception as error:  # models check with exceptions of every type
+            if spec.calibration is None:
+                raise
+            raise refused(model, error, f"batch {number} of those drawn") from error
+        stages = {stage.name: stage.inputs for stage in captured}
         for name, kwargs in stages.items():
             found.setdefault(name, []).append(kwargs)
         if spec.multi_token_decode and "prefill" in stages and "decode" in stages:

@@ -9,13 +9,12 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from model_export.exporter.checkpoint_folder import Checkpoint
 from model_export.exporter.components import Component
 from model_export.exporter.errors import ExportError
-from model_export.exporter.quantizers.calibration import (
-    calibration_inputs,
-    choose_lines,
-    component_inputs,
-)
+from model_export.exporter.quantizers.calibration import calibration_inputs, component_inputs
+from model_export.exporter.quantizers.calibration_lines import choose_lines, files_read
+from model_export.exporter.quantizers.calibration_media import calibration_processor
 from model_export.exporter.quantizers.quantization import Quantization
 from model_export.manifest import CalibrationRecord, FileRecord, sha256_of
 from model_export.quantizer_table import is_calibrated, quantizer_of
@@ -29,10 +28,12 @@ def plan_quantization(
     components: Sequence[Component],
     spec: ExportSpec,
     calibration: Path,
+    checkpoint: Checkpoint,
 ) -> dict[str, Quantization]:
     """The quantization of each component that has one, by its name.
 
-    `inputs` are the sample inputs, `calibration` is the folder with the files that the spec names.
+    `inputs` are the sample inputs, `calibration` is the folder with the files that the spec names,
+    and `checkpoint` has the processor for images and sound among them.
     Raises ExportError if `quantizer` names a component that isn't built, and for calibration files
     that can't be used.
     """
@@ -46,13 +47,14 @@ def plan_quantization(
     samples: dict[str, list[dict[str, Any]]] = {}
     if spec.calibration is not None:
         lines = choose_lines(spec, calibration)
-        batches = calibration_inputs(model, tokenizer, inputs, spec, lines)
+        processor = calibration_processor(checkpoint, model, lines)
+        batches = calibration_inputs(model, tokenizer, inputs, spec, lines, processor)
         samples = component_inputs(model, batches, spec)
     elif any(map(is_calibrated, chosen.values())):
         # What is traced has its floats blanked, which would calibrate every range to nothing.
         samples = component_inputs(model, iter([dict(inputs)]), spec)
         print(
-            "Calibrating on the sample inputs alone: `calibration` takes texts of the model's use.",
+            "Calibrating on the sample inputs alone: `calibration` takes files.",
             file=sys.stderr,
         )
     return {
@@ -79,7 +81,7 @@ def record_calibration(
     calibrated = [name for name, item in plan.items() if is_calibrated(item.settings)]
     if not calibrated:
         return None
-    paths: Sequence[str] = spec.calibration["files"] if spec.calibration else ()
+    paths = files_read(spec, calibration) if spec.calibration else ()
     files = tuple(
         FileRecord(path, (calibration / path).stat().st_size, sha256_of(calibration / path))
         for path in paths

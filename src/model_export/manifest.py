@@ -87,7 +87,8 @@ class CalibrationRecord:
     """What a quantizer's ranges were observed on.
 
     `source` is "files" or "sample_inputs" (the export's own, a single batch); `files` are those
-    that lines were drawn from, `batches` the number of calls that each component was observed in.
+    that lines were drawn from, and the images and sounds that were drawn, `batches` the number of
+    calls that each component was observed in.
     """
 
     source: str

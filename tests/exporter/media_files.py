@@ -15,6 +15,13 @@ _WORDS = ("what", "is", "this", "?", "Hi")
 # The id of `<image>`; those of the words follow.
 IMAGE = _SPECIAL.index("<image>")
 WORDS = {word: number for number, word in enumerate((*_SPECIAL, *_WORDS))}
+# The tokens around an image and in its place, beyond those.
+QWEN2_VL = {
+    "<|image_pad|>": 250,
+    "<|video_pad|>": 251,
+    "<|vision_start|>": 252,
+    "<|vision_end|>": 253,
+}
 
 
 def write_json(folder: Path, name: str, document: dict[str, Any]) -> None:
@@ -24,38 +31,7 @@ def write_json(folder: Path, name: str, document: dict[str, Any]) -> None:
 
 def write_llava(folder: Path) -> None:
     """The files of a processor of images of 16 x 16 in patches of 8, and of words."""
-    added = [
-        {
-            "id": number,
-            "content": token,
-            "single_word": False,
-            "lstrip": False,
-            "rstrip": False,
-            "normalized": False,
-            "special": True,
-        }
-        for number, token in enumerate(_SPECIAL)
-    ]
-    write_json(
-        folder,
-        "tokenizer.json",
-        {
-            "version": "1.0",
-            "truncation": None,
-            "padding": None,
-            "added_tokens": added,
-            "normalizer": None,
-            "pre_tokenizer": {"type": "WhitespaceSplit"},
-            "post_processor": None,
-            "decoder": None,
-            "model": {"type": "WordLevel", "vocab": WORDS, "unk_token": "<unk>"},
-        },
-    )
-    write_json(
-        folder,
-        "tokenizer_config.json",
-        {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>"},
-    )
+    _write_tokenizer(folder, WORDS, _SPECIAL)
     write_json(
         folder,
         "preprocessor_config.json",
@@ -76,6 +52,61 @@ def write_llava(folder: Path) -> None:
             "vision_feature_select_strategy": "default",
             "num_additional_image_tokens": 1,
         },
+    )
+
+
+def write_qwen2_vl(folder: Path) -> None:
+    """The files of a processor of images of any size, four by four patches of 4 x 4 at most."""
+    _write_tokenizer(folder, {**WORDS, **QWEN2_VL}, (*_SPECIAL, *QWEN2_VL))
+    write_json(
+        folder,
+        "preprocessor_config.json",
+        {
+            "image_processor_type": "Qwen2VLImageProcessor",
+            "processor_class": "Qwen2VLProcessor",
+            "patch_size": 4,
+            "temporal_patch_size": 2,
+            "merge_size": 2,
+            "min_pixels": 64,
+            "max_pixels": 256,
+            "image_mean": [0.5, 0.5, 0.5],
+            "image_std": [0.5, 0.5, 0.5],
+        },
+    )
+
+
+def _write_tokenizer(folder: Path, vocabulary: dict[str, int], special: tuple[str, ...]) -> None:
+    added = [
+        {
+            "id": vocabulary[token],
+            "content": token,
+            "single_word": False,
+            "lstrip": False,
+            "rstrip": False,
+            "normalized": False,
+            "special": True,
+        }
+        for token in special
+    ]
+    write_json(
+        folder,
+        "tokenizer.json",
+        {
+            "version": "1.0",
+            "truncation": None,
+            "padding": None,
+            "added_tokens": added,
+            "normalizer": None,
+            "pre_tokenizer": {"type": "WhitespaceSplit"},
+            "post_processor": None,
+            "decoder": None,
+            "model": {"type": "WordLevel", "vocab": vocabulary, "unk_token": "<unk>"},
+        },
+    )
+    write_json(
+        folder,
+        "tokenizer_config.json",
+        {"tokenizer_class": "PreTrainedTokenizerFast", "pad_token": "<pad>"},
     )
 
 

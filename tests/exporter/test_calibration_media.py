@@ -18,12 +18,20 @@ from transformers import (
 )
 
 from exporter.backends.tiny_models import generation_spec, left_padded, make_spec, tiny_bert
-from exporter.backends.tiny_multimodal import llava_inputs, tiny_llava
+from exporter.backends.tiny_multimodal import (
+    llava_inputs,
+    qwen2_vl_inputs,
+    tiny_llava,
+    tiny_qwen2_vl,
+)
 from exporter.media_files import (
     IMAGE,
+    QWEN2_VL,
     WORDS,
     write_image,
+    write_json,
     write_llava,
+    write_qwen2_vl,
     write_sound,
     write_vit,
     write_whisper,
@@ -286,6 +294,30 @@ def test_static_sizes(folder: Path) -> None:
             traced=llava_inputs(length=8),
             dynamic=False,
         )
+
+
+def test_images_of_any_size(folder: Path) -> None:
+    write_qwen2_vl(folder / "checkpoint")
+    write_json(folder / "checkpoint", "config.json", {"model_type": "qwen2_vl"})
+    write_image(folder / "wide.png", _COLORS["blue"], size=(16, 8))
+    place = "<|vision_start|><|image_pad|><|vision_end|>"
+    calibration = _calibration(
+        folder,
+        [
+            {"image": "red.png", "text": f"{place} what is this ?"},
+            {"image": "wide.png", "text": f"{place} Hi"},
+        ],
+    )
+    spec = generation_spec("onnx", {}, calibration=calibration)
+    model = tiny_qwen2_vl()
+    (batch,) = _batches(folder, model, qwen2_vl_inputs(), spec)
+    assert sorted(batch) == sorted(qwen2_vl_inputs())
+    # Patches of 4 x 4, of which 2 x 2 become one vector.
+    assert batch["image_grid_thw"].tolist() == [[1, 4, 4], [1, 2, 4]]
+    assert (batch["input_ids"] == QWEN2_VL["<|image_pad|>"]).sum(dim=1).tolist() == [4, 2]
+    found = component_inputs(model, iter([batch]), generation_spec("onnx", {}))
+    (encoded,) = found["image_encoder"]
+    assert encoded["hidden_states"].shape == (24, 96)
 
 
 def _whisper() -> WhisperForConditionalGeneration:

@@ -189,6 +189,8 @@ def load_processor(checkpoint: Checkpoint, field: str, otherwise: str) -> Any:
     """
     from transformers import AutoProcessor
 
+    from model_export.exporter.video_processors import no_videos
+
     present = [name for name in _PROCESSOR_FILES if (checkpoint.folder / name).exists()]
     if not present:
         raise ExportError(
@@ -197,11 +199,12 @@ def load_processor(checkpoint: Checkpoint, field: str, otherwise: str) -> Any:
             f"Add its {_PROCESSOR_FILES[0]}, or {otherwise}",
         )
     try:
-        return AutoProcessor.from_pretrained(
-            checkpoint.folder,
-            local_files_only=True,
-            trust_remote_code=checkpoint.trust_remote_code,
-        )
+        with no_videos():
+            return AutoProcessor.from_pretrained(
+                checkpoint.folder,
+                local_files_only=True,
+                trust_remote_code=checkpoint.trust_remote_code,
+            )
     except Exception as error:  # each processor class loads, and fails, in ways of its own
         raise ExportError(
             present[0],

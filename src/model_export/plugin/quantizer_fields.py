@@ -36,8 +36,10 @@ class CalibrationField(CheckedMappingField):
         """
         The samples that a static quantizer observes the model on: `{"files": [":texts"],
         "samples": 64, "seed": 0, "max_length": 128}`. `files` are addresses of `file` and `files`
-        targets with JSON lines, `{"text": "..."}` or `{"messages": [...]}`; `samples` lines of them
-        are drawn with `seed`, each cut at `max_length` tokens. Default: the sample inputs alone.
+        targets with JSON lines, `{"text": "..."}`, `{"messages": [...]}`, `{"image": "x.png"}` or
+        `{"audio": "x.wav"}`, and with the images and sound that they name, or with images or sound
+        alone; `samples` of them are drawn with `seed`, text cut at `max_length` tokens. Default:
+        the sample inputs alone.
         """
     )
 

@@ -11,6 +11,8 @@ import torch
 from transformers import (
     AutoTokenizer,
     PreTrainedModel,
+    RegNetConfig,
+    RegNetModel,
     ViTConfig,
     ViTForImageClassification,
     WhisperConfig,
@@ -114,6 +116,17 @@ def test_a_model_of_images_alone(folder: Path) -> None:
     for image, name in zip(seen, [*_COLORS, "red"], strict=True):
         assert image.shape == (3, 16, 16)
         assert image.mean(dim=(1, 2)).tolist() == pytest.approx(_CHANNELS[name])
+
+
+def test_a_model_whose_class_does_not_say_that_it_sees(folder: Path) -> None:
+    """transformers 5.24.0: RegNet has the default, text."""
+    config = RegNetConfig(embedding_size=8, hidden_sizes=[8], depths=[1], groups_width=8)
+    model = RegNetModel(config).eval()
+    write_vit(folder / "checkpoint")
+    calibration = _calibration(folder, [{"image": "red.png"}])
+    spec = make_spec("onnx", {"dynamic": True}, calibration=calibration)
+    (batch,) = _batches(folder, model, {"pixel_values": torch.zeros(2, 3, 16, 16)}, spec)
+    assert batch["pixel_values"].shape == (2, 3, 16, 16)
 
 
 def test_images_without_lines(folder: Path) -> None:
@@ -281,6 +294,31 @@ def test_images_for_an_export_that_was_traced_without(folder: Path) -> None:
     lines = [{"image": "red.png", "text": "<image> Hi"}]
     with pytest.raises(ExportError, match=r"images in x.jsonl, line 1, and the model is traced wi"):
         _see_and_read(folder, lines, traced=dict(left_padded(2, 8, 3)))
+
+
+def test_lines_that_leave_out_an_input_of_the_one_graph(folder: Path) -> None:
+    write_llava(folder / "checkpoint")
+    calibration = _calibration(folder, [{"text": "Hi"}])
+    spec = make_spec("onnx", {"dynamic": True}, calibration=calibration)
+    with pytest.raises(ExportError, match=r"make no `pixel_values` for LlavaFor.*: x.jsonl, line"):
+        _batches(folder, _llava(), llava_inputs(), spec)
+
+
+def test_a_template_that_refuses(folder: Path) -> None:
+    (folder / "checkpoint" / "chat_template.jinja").write_text("{{ raise_exception('no users') }}")
+    line = {"image": "red.png", "messages": [{"role": "user", "content": "Hi"}]}
+    with pytest.raises(ExportError, match=r"chat template refuses \(.*no users\): x.jsonl, line 1"):
+        _see_and_read(folder, [line])
+
+
+def test_placeholders_that_the_model_refuses(folder: Path) -> None:
+    lines = [{"image": "red.png", "text": "<image> Hi"}]
+    (batch,) = _see_and_read(folder, lines)
+    # As of a processor that writes another placeholder than the model has.
+    batch["input_ids"][batch["input_ids"] == IMAGE] = WORDS["what"]
+    spec = generation_spec("onnx", {}, calibration=_calibration(folder, lines))
+    with pytest.raises(ExportError, match=r"inputs that LlavaFor.* refuses \(.*\): batch 1 of"):
+        component_inputs(_llava(), iter([batch]), spec)
 
 
 def test_static_sizes(folder: Path) -> None:

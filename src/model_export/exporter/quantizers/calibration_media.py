@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -23,6 +24,7 @@ from model_export.spec import ExportSpec
 
 # The keys of a line, and what transformers calls such input of a model.
 _MODALITIES = {"images": "image", "audio": "audio"}
+_ARGUMENTS = {"image": ("pixel_values",), "audio": ("input_features", "input_values")}
 
 
 def calibration_processor(
@@ -32,8 +34,7 @@ def calibration_processor(
 
     Raises ExportError for a model that doesn't take them, and a checkpoint without a processor.
     """
-    taken = model.input_modalities
-    modalities = {taken} if isinstance(taken, str) else set(taken)
+    modalities = _modalities(model)
     for kind, modality in _MODALITIES.items():
         for line in lines:
             if line.media(kind) and modality not in modalities:
@@ -48,6 +49,21 @@ def calibration_processor(
     if modalities & set(_MODALITIES.values()) and has_processor(checkpoint):
         return load_processor(checkpoint, FIELD, "leave `calibration` out")
     return None
+
+
+def _modalities(model: PreTrainedModel) -> set[str]:
+    """What the model takes, in transformers' words.
+
+    Some classes of images (RegNet, FocalNet) keep the default of 5.24.0, which is text alone; their
+    arguments tell.
+    """
+    said = model.input_modalities
+    found = {said} if isinstance(said, str) else set(said)
+    arguments = inspect.signature(model.forward).parameters
+    for modality, names in _ARGUMENTS.items():
+        if not arguments.keys().isdisjoint(names):
+            found.add(modality)
+    return found
 
 
 def media_inputs(

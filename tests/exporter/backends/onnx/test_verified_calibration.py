@@ -12,9 +12,10 @@ from PIL import Image
 from transformers import ViTConfig, ViTForImageClassification
 
 from exporter.backends.quantized import export_quantized, quantized_spec
-from exporter.media_files import write_vit
+from exporter.backends.tiny_multimodal import tiny_llava
+from exporter.media_files import IMAGE, write_image, write_llava, write_vit
 from model_export.manifest import record_files, sha256_of
-from model_export.spec import CALIBRATION_FOLDER
+from model_export.spec import CALIBRATION_FOLDER, SAMPLES_FOLDER
 from verifier.artifacts import Built
 
 _STATIC = {"type": "OnnxRuntimeQuantizer", "config": "OnnxRuntimeStaticConfig"}
@@ -115,3 +116,52 @@ def test_the_manifest_names_what_was_drawn(tmp_path: Path, monkeypatch: pytest.M
     # One of the two: black alone, or up to white.
     highest = -1 if "pictures/a.png" in paths else 1
     assert _range_of_pixels(built)[1] == pytest.approx(max(highest, 0), abs=0.02)
+
+
+def test_components_of_a_model_that_sees(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    samples, calibration = tmp_path / SAMPLES_FOLDER, tmp_path / CALIBRATION_FOLDER
+    for folder in (samples, calibration, tmp_path / "checkpoint"):
+        folder.mkdir()
+    for folder in (samples, calibration):
+        write_image(folder / "red.png", (255, 0, 0))
+    lines = [
+        {"image": "red.png", "text": "<image> what is this ?"},
+        {"image": "red.png", "text": "<image> Hi"},
+        {"text": "what is this ?"},
+    ]
+    text = "".join(json.dumps(line) + "\n" for line in lines)
+    (calibration / "x.jsonl").write_text(text, encoding="utf-8")
+    write_llava(tmp_path / "checkpoint")
+    monkeypatch.chdir(tmp_path)
+    model = tiny_llava()
+    model.config.image_token_id = IMAGE
+    spec = quantized_spec(
+        model,
+        "onnx",
+        _STATIC,
+        sample_inputs={
+            "text": ["<image> what is this ?", "<image> Hi"],
+            "images": ["red.png", "red.png"],
+        },
+        calibration={
+            "files": ["red.png", "x.jsonl"],
+            "samples": 64,
+            "seed": 0,
+            "max_length": 128,
+        },
+    )
+    built = export_quantized(model, spec, tmp_path)
+    record = built.manifest.calibration
+    assert record is not None
+    # Two of two rows, the last of which is the first line once more: one at most is text alone.
+    assert set(record.batches.values()) == {2}
+    assert {"image_encoder", "language_model", "decode"} <= record.batches.keys()
+    assert [file.path for file in record.files] == ["red.png", "x.jsonl"]
+    rounding = {
+        part.name: any(
+            node.op_type == "QuantizeLinear"
+            for node in onnx_ir.load(built.artifact / part.file).graph
+        )
+        for part in built.manifest.components
+    }
+    assert all(rounding[name] for name in ("image_encoder", "language_model", "decode"))

@@ -111,11 +111,7 @@ def capture_stages(
     stages = {**encoder, **stages}
     if sees_or_hears(model):
         stages = complete_stages(model, inputs, stages)
-    # An argument of None is its default, and a graph has no use for it (Mamba's mask).
-    return tuple(
-        Component(name, module, {key: value for key, value in kwargs.items() if value is not None})
-        for name, (module, kwargs) in stages.items()
-    )
+    return _as_components(stages)
 
 
 def _custom_stages(
@@ -133,9 +129,16 @@ def _custom_stages(
     finally:
         if spec.for_generation:
             model.generation_config = own
+    return _as_components(parts)
+
+
+def _as_components(
+    stages: Mapping[str, tuple[torch.nn.Module, Mapping[str, Any]]],
+) -> tuple[Component, ...]:
+    # An argument of None is its default, and a graph has no use for it (Mamba's mask).
     return tuple(
         Component(name, module, {key: value for key, value in kwargs.items() if value is not None})
-        for name, (module, kwargs) in parts.items()
+        for name, (module, kwargs) in stages.items()
     )
 
 

@@ -43,6 +43,14 @@ def check_checkpoint_files(field: str, files: Iterable[str], allow_pickle: bool)
         )
 
 
+def check_files(field: str, files: Iterable[str], allow_pickle: bool, adapter: bool) -> None:
+    """Check that a folder has what is asked of it: an adapter, or a model; raises SpecError."""
+    if adapter:
+        check_adapter_files(field, files)
+    else:
+        check_checkpoint_files(field, files, allow_pickle)
+
+
 def check_adapter_files(field: str, files: Iterable[str]) -> None:
     """Check that a folder has the files of a LoRA adapter that a merge reads; raises SpecError."""
     names = sorted(files)

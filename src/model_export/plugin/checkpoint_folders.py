@@ -33,8 +33,7 @@ from pants.util.logging import LogLevel
 
 from model_export.plugin.checkpoint_files import (
     CONFIG_FILE,
-    check_adapter_files,
-    check_checkpoint_files,
+    check_files,
     check_random_config,
 )
 from model_export.plugin.checkpoint_types import (
@@ -164,10 +163,7 @@ async def local_checkpoint(request: LocalCheckpointRequest) -> CheckpointFolder:
     allow_pickle = target[AllowPickleField].value
     sources = await Get(RootedSources, RootedSourcesRequest(target, root))
     try:
-        if request.adapter:
-            check_adapter_files("sources", sources.snapshot.files)
-        else:
-            check_checkpoint_files("sources", sources.snapshot.files, allow_pickle)
+        check_files("sources", sources.snapshot.files, allow_pickle, request.adapter)
     except SpecError as error:
         raise TargetError(target.address, error) from error
     folder = os.path.join(target.address.spec_path, root).rstrip("/") or "."
@@ -244,10 +240,7 @@ async def wheel_checkpoint(request: WheelCheckpointRequest) -> CheckpointFolder:
     digest = overlaid.digest
     snapshot = await Get(Snapshot, Digest, digest)
     try:
-        if request.adapter:
-            check_adapter_files("path", snapshot.files)
-        else:
-            check_checkpoint_files("path", snapshot.files, allow_pickle)
+        check_files("path", snapshot.files, allow_pickle, request.adapter)
     except SpecError as error:
         raise TargetError(target.address, error) from error
     return CheckpointFolder(

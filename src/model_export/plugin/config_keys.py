@@ -162,7 +162,6 @@ _CHOICE_ALIASES: Mapping[str, str] = MappingProxyType(
 )
 
 
-# Delegates of the engine that a build can't make here, and why.
 def check_config(config: object) -> Tuple[str, Dict[str, Any]]:
     """Check a target's `config`; return the format and every key of it with its value.
 

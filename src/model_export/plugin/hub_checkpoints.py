@@ -48,7 +48,7 @@ from model_export.checkpoints.hub_fetch_request import (
     FetchRequest,
     shown_size,
 )
-from model_export.plugin.checkpoint_files import check_adapter_files, check_checkpoint_files
+from model_export.plugin.checkpoint_files import check_files
 from model_export.plugin.checkpoint_folders import CheckpointFolder
 from model_export.plugin.checkpoint_lookup import outdated_hub_id, unlocked_hub_id
 from model_export.plugin.field_errors import SpecError, TargetError
@@ -143,10 +143,7 @@ async def hub_checkpoint(request: HubCheckpointRequest) -> CheckpointFolder:
         digest = overlaid.digest
     snapshot = await Get(Snapshot, Digest, digest)
     try:
-        if request.ask.adapter:
-            check_adapter_files(field, snapshot.files)
-        else:
-            check_checkpoint_files(field, snapshot.files, locked.pickle)
+        check_files(field, snapshot.files, locked.pickle, request.ask.adapter)
     except SpecError as error:
         raise TargetError(address, error) from error
     identity = f"{locked.repo}@{locked.commit}"

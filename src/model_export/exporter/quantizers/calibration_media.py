@@ -43,10 +43,10 @@ def calibration_processor(
                     f"have {kind} in {line.where}, and {type(model).__name__} takes none",
                     f"Name files of {' or '.join(sorted(modalities))}",
                 )
-    if any(line.images or line.audio for line in lines):
-        return load_processor(checkpoint, FIELD, "leave `calibration` out")
     # Of texts alone, for a model that also sees: which of its inputs they leave out.
-    if modalities & set(_MODALITIES.values()) and has_processor(checkpoint):
+    sees = not modalities.isdisjoint(_MODALITIES.values())
+    named = any(line.images or line.audio for line in lines)
+    if named or (sees and has_processor(checkpoint)):
         return load_processor(checkpoint, FIELD, "leave `calibration` out")
     return None
 

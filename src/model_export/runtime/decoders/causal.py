@@ -39,21 +39,12 @@ class CausalDecoder:
                 f"A text model takes tokens alone, not {', '.join(inputs)}: feed them."
             )
         check_start(self._decode.signature, batch, capacity)
-        self.batch, self._capacity = batch, capacity
-        self._feeds = TokenFeeds(batch, capacity, self._slots, self._window)
-        self._decode.clear(batch, capacity)
+        self._begin(batch, capacity)
 
     def feed(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.float32]:
         signature, feeds = self._decode.signature, self._feeds
         check_fed(signature, ids, mask, self.batch, feeds.past, self._capacity)
-        done = 0
-        logits: NDArray[np.float32] | None = None
-        if feeds.past == 0 and self._prefill is not None:
-            done = self._prefill.tokens(ids.shape[1])
-            if done:
-                call = feeds.advance(self._prefill.signature, ids[:, :done], mask[:, :done])
-                logits, cache = self._prefill.run(call)
-                self._decode.fill(cache)
+        done, logits = self._prompt(ids, mask) if feeds.past == 0 else (0, None)
         for start, end in steps_of(signature, self.batch, done, ids.shape[1]):
             logits = self._decode.step(
                 feeds.advance(signature, ids[:, start:end], mask[:, start:end])
@@ -68,3 +59,20 @@ class CausalDecoder:
 
     def cache_shapes(self) -> dict[str, tuple[int, ...]]:
         return self._decode.cache_shapes()
+
+    def _begin(self, batch: int, capacity: int) -> None:
+        self.batch, self._capacity = batch, capacity
+        self._feeds = TokenFeeds(batch, capacity, self._slots, self._window)
+        self._decode.clear(batch, capacity)
+
+    def _prompt(
+        self, ids: NDArray[np.int64], mask: NDArray[np.int64]
+    ) -> tuple[int, NDArray[np.float32] | None]:
+        """How many of the first tokens went through another graph than `decode`, and the logits."""
+        done = 0 if self._prefill is None else self._prefill.tokens(ids.shape[1])
+        if self._prefill is None or not done:
+            return 0, None
+        call = self._feeds.advance(self._prefill.signature, ids[:, :done], mask[:, :done])
+        logits, cache = self._prefill.run(call)
+        self._decode.fill(cache)
+        return done, logits

@@ -8,17 +8,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from model_export.runtime.decoders.cached_graph import CachedGraph
-from model_export.runtime.decoders.limits import check_fed, check_start, steps_of
+from model_export.runtime.decoders.causal import CausalDecoder
+from model_export.runtime.decoders.limits import check_start
 from model_export.runtime.decoders.media import MediaEncoder
 from model_export.runtime.decoders.prefill import Prefill
 from model_export.runtime.decoders.signature import HIDDEN_STATE
-from model_export.runtime.decoders.token_feeds import TokenFeeds
 from model_export.runtime.decoders.vision_grid import prompt_positions
 from model_export.runtime.errors import InputError
 from model_export.runtime.graph import Array, Graph, numpy_dtype
 
 
-class MultimodalDecoder:
+class MultimodalDecoder(CausalDecoder):
     """Satisfies `model_export.runtime.decoder.Decoder`.
 
     The prompt that is fed first goes through `embedding`, has the vectors of `media` put where
@@ -38,19 +38,14 @@ class MultimodalDecoder:
         slots: int | None,
         window: int | None,
     ) -> None:
-        self.batch = 0
+        super().__init__(decode, language_model, slots, window)
         self._media = media
         self._embedding = embedding
         self._language_model = language_model
         self._head = head
-        self._decode = decode
         self._grid_merge = grid_merge
-        self._slots = slots
-        self._window = window
-        self._capacity = 0
         self._vectors: dict[int, Array] = {}
         self._grids: dict[int, NDArray[np.int64]] = {}
-        self._feeds = TokenFeeds(0, 0, None, None)
 
     def start(self, batch: int, inputs: Mapping[str, Array], capacity: int) -> None:
         check_start(self._decode.signature, batch, capacity)
@@ -67,36 +62,16 @@ class MultimodalDecoder:
                 self._vectors[media.token] = vectors
             if grid is not None:
                 self._grids[media.token] = grid
-        self.batch, self._capacity = batch, capacity
-        self._feeds = TokenFeeds(batch, capacity, self._slots, self._window)
-        self._decode.clear(batch, capacity)
+        self._begin(batch, capacity)
 
-    def feed(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.float32]:
-        signature, feeds = self._decode.signature, self._feeds
-        check_fed(signature, ids, mask, self.batch, feeds.past, self._capacity)
-        done = 0
-        logits: NDArray[np.float32] | None = None
-        if feeds.past == 0:
-            done = self._language_model.tokens(ids.shape[1])
-            self._check_placeholders(ids[:, :done])
-            if done:
-                logits = self._prompt(ids[:, :done], mask[:, :done])
-        for start, end in steps_of(signature, self.batch, done, ids.shape[1]):
-            logits = self._decode.step(
-                feeds.advance(signature, ids[:, start:end], mask[:, start:end])
-            )
-        assert logits is not None
-        return logits
+    def _prompt(
+        self, ids: NDArray[np.int64], mask: NDArray[np.int64]
+    ) -> tuple[int, NDArray[np.float32] | None]:
+        done = self._language_model.tokens(ids.shape[1])
+        self._check_placeholders(ids[:, :done])
+        return done, self._seen(ids[:, :done], mask[:, :done]) if done else None
 
-    def reorder(self, rows: NDArray[np.int64]) -> None:
-        self._feeds.reorder(rows)
-        self._decode.reorder(rows)
-        self.batch = len(rows)
-
-    def cache_shapes(self) -> dict[str, tuple[int, ...]]:
-        return self._decode.cache_shapes()
-
-    def _prompt(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.float32]:
+    def _seen(self, ids: NDArray[np.int64], mask: NDArray[np.int64]) -> NDArray[np.float32]:
         signature = self._language_model.signature
         fed = self._feeds.advance(signature, ids, mask)
         fed[signature.tokens.name] = self._merged(ids)

@@ -14,6 +14,7 @@ from model_export.manifest import ComponentRecord, Manifest
 from model_export.runtime.decoders.model_config import ModelConfig
 from model_export.runtime.decoders.signature import Signature
 from model_export.runtime.graph import Array
+from model_export.runtime.huge_pages import huge_pages
 
 
 class CachedGraph(Protocol):
@@ -53,5 +54,6 @@ def open_cached_graph(
     module = importlib.import_module(
         f"model_export.runtime.decoders.cached.{manifest.export_format}"
     )
-    graph: CachedGraph = module.open_cached_graph(folder, manifest, record, config, device)
+    with huge_pages():
+        graph: CachedGraph = module.open_cached_graph(folder, manifest, record, config, device)
     return graph

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -25,6 +26,25 @@ from model_export.runtime.graphs.openvino import (
     to_array,
     to_tensor,
 )
+from model_export.runtime.huge_pages import huge_pages
+
+
+class _Input:
+    """An input of a request, filled in its own memory; looked up once, which takes longer."""
+
+    def __init__(self, tensor: TensorRecord, own: openvino.Tensor) -> None:
+        self.tensor = tensor
+        self._own = own
+        self._shape: tuple[int, ...] | None = None
+        self._memory = np.empty(0)
+
+    def put(self, array: Array) -> None:
+        """Copy `array` into it."""
+        if array.shape == self._shape and self.tensor.dtype != "bfloat16":
+            self._memory[...] = array
+            return
+        put(self._own, self.tensor, array)
+        self._memory, self._shape = self._own.data, array.shape
 
 
 class StatefulGraph:
@@ -38,20 +58,19 @@ class StatefulGraph:
     ) -> None:
         self.signature = signature
         self._request = compiled.create_infer_request()
-        # Once: looking one up by its name takes longer than to fill it.
-        self._inputs = tuple(
-            (tensor, self._request.get_tensor(tensor.name)) for tensor in signature.record.inputs
-        )
+        own = {
+            tensor.name: _Input(tensor, self._request.get_tensor(tensor.name))
+            for tensor in signature.record.inputs
+        }
+        self._beam_input = own.pop(BEAM_INDEX, None)
+        self._inputs = tuple(own.values())
         self._states = states
-        self._takes_beams = any(t.name == BEAM_INDEX for t in signature.record.inputs)
-        self._reordered = False
-        self._beams = np.arange(0, dtype=np.int32)
-        self._last = np.empty((0, 0), np.float32)
+        self._packed_for: set[bool] = set()
+        self._set_beams(np.arange(0, dtype=np.int32))
 
     def clear(self, batch: int, capacity: int) -> None:
         self._request.reset_state()
-        self._beams = np.arange(batch, dtype=np.int32)
-        self._reordered = False
+        self._set_beams(np.arange(batch, dtype=np.int32))
 
     def fill(self, cache: Mapping[str, Array]) -> None:
         for state in self._request.query_state():
@@ -70,18 +89,20 @@ class StatefulGraph:
             state.state = to_tensor(array, before.dtype)
 
     def step(self, feeds: Mapping[str, Array]) -> NDArray[np.float32]:
-        for tensor, own in self._inputs:
-            put(own, tensor, self._beams if tensor.name == BEAM_INDEX else feeds[tensor.name])
-        infer(self.signature.record, self._request)
+        for each in self._inputs:
+            each.put(feeds[each.tensor.name])
+        single = feeds[self.signature.tokens.name].shape[1] == 1
+        # OpenVINO 2026.3.1 packs some weights at the first call with one token, others with several.
+        with contextlib.nullcontext() if single in self._packed_for else huge_pages():
+            infer(self.signature.record, self._request)
+        self._packed_for.add(single)
         if self._reordered:
-            self._beams = np.arange(len(self._beams), dtype=np.int32)
-            self._reordered = False
-        self._last = last_logits(self._request, self._last)
-        return self._last
+            self._set_beams(np.arange(len(self._beams), dtype=np.int32))
+        return last_logits(self._request)
 
     def reorder(self, rows: NDArray[np.int64]) -> None:
-        if self._takes_beams:
-            self._beams = self._beams[rows]
+        if self._beam_input is not None:
+            self._set_beams(self._beams[rows])
             self._reordered = True
             return
         for state in self._request.query_state():
@@ -98,6 +119,13 @@ class StatefulGraph:
             for state in self._request.query_state()
         }
 
+    def _set_beams(self, beams: NDArray[np.int32]) -> None:
+        """Which row of the cache each sequence goes on from, in the next calls."""
+        self._beams = beams
+        self._reordered = False
+        if self._beam_input is not None:
+            self._beam_input.put(beams)
+
 
 class StatelessGraph:
     """Satisfies `CachedGraph` with a graph that takes its cache and gives it back.
@@ -112,7 +140,6 @@ class StatelessGraph:
         self._cache: dict[str, openvino.Tensor] = {}
         # What is copied into every call: numbers, and what was made of the encoder's tokens.
         self._same: dict[str, Array] = {}
-        self._last = np.empty((0, 0), np.float32)
 
     def clear(self, batch: int, capacity: int) -> None:
         self._cache, self._same = {}, {}
@@ -152,8 +179,7 @@ class StatelessGraph:
             else:
                 self._cache[item.input.name] = result
         self._requests.reverse()
-        self._last = last_logits(request, self._last)
-        return self._last
+        return last_logits(request)
 
     def reorder(self, rows: NDArray[np.int64]) -> None:
         for name, tensor in self._cache.items():
@@ -180,14 +206,10 @@ def open_cached_graph(
     return StatelessGraph(compiled, signature)
 
 
-def last_logits(request: openvino.InferRequest, out: NDArray[np.float32]) -> NDArray[np.float32]:
-    """The logits of the last position as float32, in `out` if it has their shape."""
+def last_logits(request: openvino.InferRequest) -> NDArray[np.float32]:
+    """The logits of the last position as float32, in the request's own memory if they are that."""
     tensor = request.get_tensor(LOGITS)
-    batch, _, vocabulary = tensor.get_shape()
-    if out.shape != (batch, vocabulary):
-        out = np.empty((batch, vocabulary), np.float32)
     if tensor.get_element_type() == openvino.Type.bf16:
-        out[...] = to_array(tensor)[:, -1]
-    else:
-        out[...] = tensor.data[:, -1]
-    return out
+        return to_array(tensor)[:, -1]
+    logits: NDArray[np.float32] = tensor.data[:, -1]
+    return logits.astype(np.float32, copy=False)

@@ -6,23 +6,23 @@ from typing import Any
 
 import torch
 from benchmarks.decode_child import Clock, Generate, Task
-from transformers import PreTrainedTokenizerFast
+from transformers import PreTrainedTokenizerFast, TextStreamer
 
 
-class _Ticking:
-    """A streamer: `generate` puts the prompt first, then each token."""
+class _Ticking(TextStreamer):
+    """Makes text of the tokens as they come; `generate` puts the prompt first, then each token."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: Clock, tokenizer: PreTrainedTokenizerFast) -> None:
+        super().__init__(tokenizer, skip_prompt=True)
         self._clock = clock
-        self._prompt = True
 
     def put(self, value: torch.Tensor) -> None:
-        if not self._prompt:
+        if not self.next_tokens_are_prompt:
             self._clock.tick()
-        self._prompt = False
+        super().put(value)
 
-    def end(self) -> None:
-        """Nothing to flush."""
+    def on_finalized_text(self, text: str, stream_end: bool = False) -> None:
+        """Nobody reads it."""
 
 
 def generate_with(model: Any, task: Task) -> Generate:
@@ -37,7 +37,7 @@ def generate_with(model: Any, task: Task) -> Generate:
                 **inputs,
                 max_new_tokens=task.new_tokens,
                 do_sample=False,
-                streamer=_Ticking(clock),
+                streamer=_Ticking(clock, tokenizer),
             )
         tokens: list[int] = output[0, inputs["input_ids"].shape[1] :].tolist()
         return tokens

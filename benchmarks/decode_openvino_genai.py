@@ -13,18 +13,25 @@ from transformers import PreTrainedTokenizerFast
 
 
 class _Ticking(openvino_genai.StreamerBase):
-    def __init__(self, clock: Clock, tokens: list[int]) -> None:
+    """Makes text of the tokens as they come, as every contender does."""
+
+    def __init__(
+        self, clock: Clock, tokens: list[int], tokenizer: openvino_genai.Tokenizer
+    ) -> None:
         super().__init__()
         self._clock = clock
         self._tokens = tokens
+        self._text = openvino_genai.TextStreamer(
+            tokenizer, lambda text: openvino_genai.StreamingStatus.RUNNING
+        )
 
     def write(self, token: int | list[int]) -> openvino_genai.StreamingStatus:
         self._clock.tick()
         self._tokens += [token] if isinstance(token, int) else token
-        return openvino_genai.StreamingStatus.RUNNING
+        return self._text.write(token)
 
     def end(self) -> None:
-        """Nothing to flush."""
+        self._text.end()
 
 
 def load_pipeline(task: Task) -> Generate:
@@ -40,7 +47,7 @@ def load_pipeline(task: Task) -> Generate:
             max_new_tokens=task.new_tokens,
             do_sample=False,
             apply_chat_template=False,
-            streamer=_Ticking(clock, tokens),
+            streamer=_Ticking(clock, tokens, pipeline.get_tokenizer()),
         )
         return tokens
 

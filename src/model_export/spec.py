@@ -52,11 +52,12 @@ ADAPTER_WEIGHTS = "adapter_model.safetensors"
 # The keys of `sample_inputs` that name files, and where an export process finds these.
 SAMPLE_FILES = ("images", "audio")
 SAMPLES_FOLDER = "samples"
-# How the names of such files end, there and in `calibration`.
+# How the names of such files end, there and in `calibration`, and those of files of lines there.
 MEDIA_SUFFIXES: Mapping[str, Tuple[str, ...]] = {
     "images": (".bmp", ".gif", ".jpeg", ".jpg", ".png", ".webp"),
     "audio": (".wav",),
 }
+LINES_SUFFIX = ".jsonl"
 # What else lies at the root of an export process, where the file of `inputs_from` has its path in
 # the repository.
 PROCESS_FOLDERS = (

@@ -66,6 +66,14 @@ def test_paths_start_at_the_file_of_lines(
     assert files_read(_spec(_FILES), tmp_path) == tuple(sorted(["a/b/x.jsonl", *images, *audio]))
 
 
+def test_lines_are_known_by_their_suffix_in_any_case(tmp_path: Path) -> None:
+    (tmp_path / "X.JSONL").write_text('{"text": "a b"}\n', encoding="utf-8")
+    spec = _spec(["X.JSONL", "cat.png"])
+    (found,) = choose_lines(spec, tmp_path)
+    assert found.text == "a b"
+    assert files_read(spec, tmp_path) == ("X.JSONL",)
+
+
 @pytest.mark.parametrize(
     ("line", "message"),
     [

@@ -8,8 +8,10 @@ from pants.engine.internals.scheduler import ExecutionError
 from pants.engine.target import Dependencies, DependenciesRequest, Targets
 from pants.testutil.rule_runner import QueryRule, RuleRunner
 
-from model_export.plugin.calibration_files import CalibrationFiles, CalibrationFilesRequest
+from model_export.plugin.calibration_files import calibration_files
 from model_export.plugin.export_spec import export_spec
+from model_export.plugin.named_files import NamedFiles, NamedFilesRequest
+from model_export.plugin.quantizer_fields import CalibrationField
 from model_export.spec import CheckpointOrigin, ExportRequest, Toolchain
 from plugin.conftest import make_rule_runner
 
@@ -301,7 +303,7 @@ def calibrated() -> RuleRunner:
 
     runner = make_rule_runner(
         target_types=[FilesGeneratorTarget],
-        queries=[QueryRule(CalibrationFiles, [CalibrationFilesRequest])],
+        queries=[QueryRule(NamedFiles, [NamedFilesRequest])],
     )
     runner.write_files(
         {
@@ -309,11 +311,12 @@ def calibrated() -> RuleRunner:
                 'quantizer={"type": "OnnxRuntimeQuantizer"},\n'
                 '    calibration={"files": [":texts", ":pictures"]},'
             )
-            + 'files(name="texts", sources=["*.jsonl"])\n'
+            + 'files(name="texts", sources=["*.jsonl", "*.JSONL"])\n'
             + 'files(name="pictures", sources=["*.PNG", "*.wav"])\n'
             + 'file(name="notes", source="notes.txt")\n',
             "calibrated/b.jsonl": '{"text": "b"}\n',
             "calibrated/a.jsonl": '{"text": "a"}\n',
+            "calibrated/c.JSONL": "",
             "calibrated/notes.txt": "",
             "calibrated/cat.PNG": "",
             "calibrated/a.wav": "",
@@ -326,23 +329,25 @@ def test_files_are_dependencies_at_their_paths(calibrated: RuleRunner) -> None:
     target = calibrated.get_target(Address("calibrated", target_name="x"))
     found = calibrated.request(Targets, [DependenciesRequest(target[Dependencies])])
     assert {item.address.target_name for item in found} == {"ckpt", "texts", "pictures"}
-    files = calibrated.request(
-        CalibrationFiles, [CalibrationFilesRequest((":texts", ":pictures"), target.address)]
-    )
+    calibration = target[CalibrationField].value
+    files = calibrated.request(NamedFiles, [calibration_files(calibration, target.address)])
     assert files.paths == tuple(
-        f"calibrated/{name}" for name in ("a.jsonl", "a.wav", "b.jsonl", "cat.PNG")
+        f"calibrated/{name}" for name in ("a.jsonl", "a.wav", "b.jsonl", "c.JSONL", "cat.PNG")
     )
 
 
 @pytest.mark.parametrize(
     ("name", "message"),
     [
-        (":notes", r"calibration\['files'\]` hold calibrated/notes.txt. Name files of JSON lines"),
+        (
+            ":notes",
+            r"calibration\['files'\]` hold calibrated/notes.txt. Name files that end in .jsonl",
+        ),
         (":ckpt", r"name calibrated:ckpt, a `local_checkpoint` target. Name a `file`"),
-        (":absent", r"the `calibration` field of calibrated:x"),
+        (":absent", r"the `calibration\['files'\]` field of calibrated:x"),
     ],
 )
 def test_other_targets_are_refused(calibrated: RuleRunner, name: str, message: str) -> None:
-    request = CalibrationFilesRequest((name,), Address("calibrated", target_name="x"))
+    request = calibration_files({"files": [name]}, Address("calibrated", target_name="x"))
     with pytest.raises(ExecutionError, match=message):
-        calibrated.request(CalibrationFiles, [request])
+        calibrated.request(NamedFiles, [request])

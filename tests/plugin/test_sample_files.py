@@ -78,7 +78,7 @@ def test_files_are_dependencies_in_the_order_of_the_field(seen: RuleRunner) -> N
     [
         (":sound", r"sample_inputs\['images'\]` hold seen/a.wav. Name files that end in .bmp"),
         (":ckpt", r"name seen:ckpt, a `local_checkpoint` target. Name a `file`"),
-        (":absent", r"the `sample_inputs` field of seen:x"),
+        (":absent", r"the `sample_inputs\['images'\]` field of seen:x"),
     ],
 )
 def test_other_targets_are_refused(seen: RuleRunner, name: str, message: str) -> None:

@@ -14,7 +14,7 @@ from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.util.logging import LogLevel
 
 from model_export.plugin.adapters import Adapter, AdapterRequest
-from model_export.plugin.calibration_files import CalibrationFiles, CalibrationFilesRequest
+from model_export.plugin.calibration_files import calibration_files
 from model_export.plugin.checkpoint_folders import CheckpointFolder
 from model_export.plugin.checkpoint_lookup import (
     CheckpointAddress,
@@ -26,6 +26,7 @@ from model_export.plugin.field_errors import TargetError
 from model_export.plugin.input_files import InputsFile, InputsFileRequest
 from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
 from model_export.plugin.model_checkpoints import ModelCheckpointRequest
+from model_export.plugin.named_files import NamedFiles, NamedFilesRequest
 from model_export.plugin.platforms import Buildability, BuildabilityRequest, asks_for_cuda
 from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
@@ -94,8 +95,7 @@ async def export_model(request: ExportedModelRequest) -> ExportedModel:
     calibration = EMPTY_DIGEST
     if spec.calibration is not None:
         files = await Get(
-            CalibrationFiles,
-            CalibrationFilesRequest(tuple(spec.calibration["files"]), address),
+            NamedFiles, NamedFilesRequest, calibration_files(spec.calibration, address)
         )
         spec = replace(spec, calibration={**spec.calibration, "files": list(files.paths)})
         calibration = await Get(Digest, AddPrefix(files.digest, CALIBRATION_FOLDER))

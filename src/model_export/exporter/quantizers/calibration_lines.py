@@ -17,10 +17,9 @@ import numpy as np
 
 from model_export.exporter.errors import ExportError
 from model_export.exporter.sample_media import MediaFile
-from model_export.spec import MEDIA_SUFFIXES, ExportSpec
+from model_export.spec import LINES_SUFFIX, MEDIA_SUFFIXES, ExportSpec
 
 FIELD = "calibration['files']"
-_LINES = ".jsonl"
 # The keys of a line with what they hold, in words too.
 _KEYS: Mapping[str, tuple[type, str]] = {
     "text": (str, "a text"),
@@ -65,7 +64,7 @@ def choose_lines(spec: ExportSpec, folder: Path) -> list[CalibrationLine]:
     """
     assert spec.calibration is not None
     files: Sequence[str] = spec.calibration["files"]
-    texts = [path for path in files if path.endswith(_LINES)]
+    texts = _of_lines(files)
     if texts:
         lines = [line for path in texts for line in _read(folder, path, frozenset(files))]
     else:
@@ -80,11 +79,15 @@ def choose_lines(spec: ExportSpec, folder: Path) -> list[CalibrationLine]:
 def files_read(spec: ExportSpec, folder: Path) -> tuple[str, ...]:
     """The files of lines, and what the drawn ones name, in the order of their paths."""
     assert spec.calibration is not None
-    read = {path for path in spec.calibration["files"] if path.endswith(_LINES)}
+    read = set(_of_lines(spec.calibration["files"]))
     for line in choose_lines(spec, folder):
         for file in (*line.images, *line.audio):
             read.add(file.path.relative_to(folder).as_posix())
     return tuple(sorted(read))
+
+
+def _of_lines(files: Sequence[str]) -> list[str]:
+    return [path for path in files if path.lower().endswith(LINES_SUFFIX)]
 
 
 def _alone(folder: Path, path: str) -> CalibrationLine:

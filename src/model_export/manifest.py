@@ -18,6 +18,8 @@ SCHEMA_VERSION = 1
 # A size; the name of a dynamic dimension, equal names being equal sizes; or "?" where unnamed.
 Dimension = Union[int, str]
 
+# What few exports have. `calibration` is null where nothing was calibrated.
+_LEFT_OUT_IF_EMPTY = ("recipe", "adapter", "multimodal", "inputs_file", "replaced_attention")
 _CHUNK_BYTES = 1 << 20
 
 
@@ -32,6 +34,12 @@ class FileRecord:
     path: str
     size: int
     sha256: str
+
+    @classmethod
+    def of(cls, path: str, folder: Path = Path()) -> FileRecord:
+        """The file at `path` in `folder`."""
+        file = folder / path
+        return cls(path, file.stat().st_size, sha256_of(file))
 
 
 @dataclass(frozen=True)
@@ -186,18 +194,13 @@ class Manifest:
     def to_json(self) -> str:
         """Indented JSON with sorted keys and a final newline; equal manifests give equal bytes."""
         document = asdict(self)
-        if self.recipe is None:
-            del document["recipe"]
-        if self.adapter is None:
-            del document["adapter"]
-        if self.multimodal is None:
-            del document["multimodal"]
         if not self.verification.note:
             del document["verification"]["note"]
-        if self.inputs_file is None:
-            del document["inputs_file"]
-        if not self.replaced_attention:
-            del document["replaced_attention"]
+        document = {
+            name: value
+            for name, value in document.items()
+            if name not in _LEFT_OUT_IF_EMPTY or value
+        }
         return json.dumps(document, indent=2, sort_keys=True, allow_nan=False) + "\n"
 
     @classmethod
@@ -289,8 +292,4 @@ def record_files(directory: Path) -> Tuple[FileRecord, ...]:
     paths = sorted(
         path.relative_to(directory).as_posix() for path in directory.rglob("*") if path.is_file()
     )
-    return tuple(
-        FileRecord(path, (directory / path).stat().st_size, sha256_of(directory / path))
-        for path in paths
-        if path != MANIFEST_FILE
-    )
+    return tuple(FileRecord.of(path, directory) for path in paths if path != MANIFEST_FILE)

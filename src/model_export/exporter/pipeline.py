@@ -41,7 +41,6 @@ from model_export.manifest import (
     FileRecord,
     Manifest,
     record_files,
-    sha256_of,
 )
 from model_export.recipe import RECIPE_FILE, recipe_text
 from model_export.spec import (
@@ -126,7 +125,7 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
             },
             components=records,
             files=record_files(artifact),
-            inputs_file=None if spec.inputs_from is None else _record(spec.inputs_from),
+            inputs_file=None if spec.inputs_from is None else FileRecord.of(spec.inputs_from),
             calibration=record_calibration(spec, plan, calibration),
             adapter=_record_adapter(request.adapter, adapter),
             multimodal=multimodal if spec.for_generation else None,
@@ -140,10 +139,6 @@ def _record_adapter(origin: CheckpointOrigin | None, folder: Path) -> Checkpoint
     if origin is None:
         return None
     return CheckpointRecord(origin.source, origin.identity, record_files(folder))
-
-
-def _record(path: str) -> FileRecord:
-    return FileRecord(path, Path(path).stat().st_size, sha256_of(Path(path)))
 
 
 def _export(

@@ -22,6 +22,7 @@ from model_export.exporter.custom_inputs import has_custom_components
 from model_export.exporter.dynamic_shapes import build_dynamic_shapes
 from model_export.exporter.errors import ExportError, summary
 from model_export.exporter.output_flags import split_flags
+from model_export.exporter.probe.prompts import CACHE_INPUT
 from model_export.exporter.probe.variants import at_named_sizes, of_batch_and_length
 from model_export.spec import ExportSpec
 
@@ -29,7 +30,6 @@ from model_export.spec import ExportSpec
 MOST_ELEMENTS = 1 << 25
 # `generate` drops a mask without padding, and one position can't be half padded.
 _SHORTEST = 2
-_CACHE = "cache"
 # Of a decoder: what has one value for each new token, besides the mask, which has one for all.
 _PER_TOKEN = ("input_ids", "position_ids")
 
@@ -115,7 +115,7 @@ def _dimensions(spec: ExportSpec, component: Component) -> _Dimensions:
     def bounded(dim: str | None) -> str | None:
         return dim if dim in traced else None
 
-    caches = [axes for leaf, axes in named.items() if leaf.startswith(f"{_CACHE}.")]
+    caches = [axes for leaf, axes in named.items() if leaf.startswith(f"{CACHE_INPUT}.")]
     return _Dimensions(
         axes=named,
         bounds={dim: spec.dims[dim] for dim in traced},
@@ -213,11 +213,13 @@ def _made(
 
 
 def _has_cache(component: Component) -> bool:
-    return any(leaf.startswith(f"{_CACHE}.") for leaf in get_leaf_tensors(dict(component.inputs)))
+    return any(
+        leaf.startswith(f"{CACHE_INPUT}.") for leaf in get_leaf_tensors(dict(component.inputs))
+    )
 
 
 def _shorten_past(kwargs: dict[str, Any], past: int) -> None:
-    cache, mask = kwargs.get(_CACHE), kwargs.get("attention_mask")
+    cache, mask = kwargs.get(CACHE_INPUT), kwargs.get("attention_mask")
     if not isinstance(cache, DynamicCache) or not _is_flat(mask):
         return
     surplus = cache.get_seq_length() - past

@@ -18,7 +18,7 @@ from model_export.exporter.components import (
 )
 from model_export.exporter.custom_inputs import has_custom_components
 from model_export.exporter.mapped_weights import released_weights
-from model_export.exporter.probe.prompts import attention_window, prompts_for
+from model_export.exporter.probe.prompts import CACHE_INPUT, attention_window, prompts_for
 from model_export.exporter.probe.tensors import ProbeTensors
 from model_export.exporter.sliding_window_caches import full_length_windows
 from model_export.manifest import MultimodalRecord
@@ -34,7 +34,6 @@ _KEPT_SETTINGS = (
     "max_cache_len",
     "pad_token_id",
 )
-_CACHE = "cache."
 # The graphs of a decoder's generation loop.
 _STAGES = ("prefill", "decode")
 
@@ -101,7 +100,7 @@ def _fixed_shapes(
     return {
         name: (shape[1:],) * steps
         for name, shape in shapes.items()
-        if name.startswith(_CACHE) and shape
+        if name.startswith(f"{CACHE_INPUT}.") and shape
     }
 
 
@@ -200,7 +199,7 @@ def _cache_shapes(model: PreTrainedModel) -> Iterator[dict[str, list[tuple[int, 
 
     def keep(_: torch.nn.Module, __: object, output: Any) -> None:
         for name, tensor in get_leaf_tensors(output).items():
-            if name.startswith(_CACHE) and tensor.ndim > 0:
+            if name.startswith(f"{CACHE_INPUT}.") and tensor.ndim > 0:
                 shapes.setdefault(name, []).append(tuple(tensor.shape[1:]))
 
     handle = model.register_forward_hook(keep)

@@ -16,7 +16,7 @@ from model_export.exporter.quantizers.calibration import calibration_inputs, com
 from model_export.exporter.quantizers.calibration_lines import choose_lines, files_read
 from model_export.exporter.quantizers.calibration_media import calibration_processor
 from model_export.exporter.quantizers.quantization import Quantization
-from model_export.manifest import CalibrationRecord, FileRecord, sha256_of
+from model_export.manifest import CalibrationRecord, FileRecord
 from model_export.quantizer_table import is_calibrated, quantizer_of
 from model_export.spec import ExportSpec
 
@@ -82,12 +82,8 @@ def record_calibration(
     if not calibrated:
         return None
     paths = files_read(spec, calibration) if spec.calibration else ()
-    files = tuple(
-        FileRecord(path, (calibration / path).stat().st_size, sha256_of(calibration / path))
-        for path in paths
-    )
     return CalibrationRecord(
         "files" if spec.calibration else "sample_inputs",
-        files,
+        tuple(FileRecord.of(path, calibration) for path in paths),
         {name: len(plan[name].samples) for name in calibrated},
     )

@@ -5,6 +5,8 @@ from __future__ import annotations
 import onnx_ir
 from onnx_ir.passes import InPlacePass, PassResult
 
+from model_export.exporter.backends.onnx.passes.producers import is_operator, producer
+
 
 class DivideByRootPass(InPlacePass):
     """Turns `x * Reciprocal(Sqrt(y))` into `x / Sqrt(y)`.
@@ -17,20 +19,16 @@ class DivideByRootPass(InPlacePass):
         modified = False
         for graph in model.graphs():
             for node in list(graph):
-                if _is(node, "Reciprocal") and _is(node.inputs[0].producer(), "Sqrt"):
+                if is_operator(node, "Reciprocal") and producer(node.inputs[0], "Sqrt") is not None:
                     modified |= _divide(graph, node)
         return PassResult(model, modified)
-
-
-def _is(node: onnx_ir.Node | None, operator: str) -> bool:
-    return node is not None and node.op_type == operator and node.domain == ""
 
 
 def _divide(graph: onnx_ir.Graph, reciprocal: onnx_ir.Node) -> bool:
     root, inverse = reciprocal.inputs[0], reciprocal.outputs[0]
     modified = False
     for product, position in inverse.uses():
-        factor = product.inputs[1 - position] if _is(product, "Mul") else None
+        factor = product.inputs[1 - position] if is_operator(product, "Mul") else None
         if factor is None or factor is inverse:
             continue
         (result,) = product.outputs

@@ -10,6 +10,8 @@ import onnx_ir
 from onnx_ir.passes import InPlacePass, PassResult
 from onnx_ir.passes.common import RemoveUnusedNodesPass
 
+from model_export.exporter.backends.onnx.passes.producers import is_operator, producer
+
 _HEADS = 1
 _SWAPPED = [0, 1, 3, 2]
 
@@ -28,7 +30,7 @@ class GroupedAttentionPass(InPlacePass):
         modified = False
         for graph in model.graphs():
             for node in list(graph):
-                if node.op_type == "MatMul" and node.domain == "":
+                if is_operator(node, "MatMul"):
                     repeated = _find_repeated(node)
                     if repeated is not None:
                         _multiply_by_group(graph, node, repeated)
@@ -54,9 +56,9 @@ def _find_repeated(product: onnx_ir.Node) -> _Repeated | None:
     while value is not None and (step := _step(value)) is not None:
         steps.insert(0, step)
         value = step.inputs[0]
-    reshape = _producer(value, "Reshape")
-    expand = _producer(reshape.inputs[0], "Expand") if reshape is not None else None
-    unsqueeze = _producer(expand.inputs[0], "Unsqueeze") if expand is not None else None
+    reshape = producer(value, "Reshape")
+    expand = producer(reshape.inputs[0], "Expand") if reshape is not None else None
+    unsqueeze = producer(expand.inputs[0], "Unsqueeze") if expand is not None else None
     if unsqueeze is None or _numbers(unsqueeze.inputs[1]) != [_HEADS + 1]:
         return None
     shared = unsqueeze.inputs[0]
@@ -72,10 +74,10 @@ def _find_repeated(product: onnx_ir.Node) -> _Repeated | None:
 
 def _step(value: onnx_ir.Value) -> onnx_ir.Node | None:
     """The node that makes `value`, if it treats every head alike."""
-    transpose = _producer(value, "Transpose")
+    transpose = producer(value, "Transpose")
     if transpose is not None and list(transpose.attributes.get_ints("perm", [])) == _SWAPPED:
         return transpose
-    scale = _producer(value, "Mul")
+    scale = producer(value, "Mul")
     if scale is not None and scale.inputs[1] is not None:
         factor = scale.inputs[1].const_value
         if factor is not None and factor.size == 1:
@@ -125,12 +127,6 @@ def _shape(graph: onnx_ir.Graph, heads: int) -> onnx_ir.Value:
             )
         )
     return graph.initializers[name]
-
-
-def _producer(value: onnx_ir.Value | None, operator: str) -> onnx_ir.Node | None:
-    node = value.producer() if value is not None else None
-    fits = node is not None and node.op_type == operator and node.domain == ""
-    return node if fits else None
 
 
 def _heads(value: onnx_ir.Value | None) -> int | None:

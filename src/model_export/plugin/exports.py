@@ -14,6 +14,7 @@ from pants.engine.target import WrappedTarget, WrappedTargetRequest
 from pants.util.logging import LogLevel
 
 from model_export.plugin.adapters import Adapter, AdapterRequest
+from model_export.plugin.buildability import Buildability, BuildabilityRequest
 from model_export.plugin.calibration_files import calibration_files
 from model_export.plugin.checkpoint_folders import CheckpointFolder
 from model_export.plugin.checkpoint_lookup import (
@@ -27,7 +28,6 @@ from model_export.plugin.input_files import InputsFile, InputsFileRequest
 from model_export.plugin.locked_resolves import LockedResolve, LockedResolveRequest
 from model_export.plugin.model_checkpoints import ModelCheckpointRequest
 from model_export.plugin.named_files import NamedFiles, NamedFilesRequest
-from model_export.plugin.platforms import Buildability, BuildabilityRequest, asks_for_cuda
 from model_export.plugin.process_sources import ExporterSourcesRequest, ProcessSources
 from model_export.plugin.processes import ModuleOutput, ModuleProcess
 from model_export.plugin.sample_files import (
@@ -72,15 +72,14 @@ class ExportedModel:
 @rule(desc="Export a model", level=LogLevel.DEBUG)
 async def export_model(request: ExportedModelRequest) -> ExportedModel:
     address = request.address
-    wrapped, settings = await MultiGet(
+    wrapped, buildable = await MultiGet(
         Get(WrappedTarget, WrappedTargetRequest(address, "an export")),
-        Get(ExportSettings, ExportSettingsRequest(address)),
+        Get(Buildability, BuildabilityRequest(address)),
     )
-    target, spec = wrapped.target, settings.spec
-    cuda = asks_for_cuda(spec.config, spec.component_config)
-    buildable = await Get(Buildability, BuildabilityRequest(address, cuda))
     if buildable.obstacle is not None:
         raise TargetError(address, buildable.obstacle)
+    settings = await Get(ExportSettings, ExportSettingsRequest(address))
+    target, spec = wrapped.target, settings.spec
     resolve = target[ExportResolveField].value or default_resolve(spec)
     # What a glance at the repository can refuse comes before anything is installed.
     lock, _ = await MultiGet(

@@ -25,7 +25,7 @@ from pants.engine.target import COMMON_TARGET_FIELDS, StringField, Target
 from pants.engine.unions import UnionRule
 from pants.testutil.rule_runner import RuleRunner
 
-from model_export.plugin import platforms
+from model_export.plugin import register
 from model_export.plugin.dist import STATE_FOLDER, ModelArtifact
 from model_export.plugin.fields import ArtifactPathField
 from model_export.plugin.goals import package_dist
@@ -76,7 +76,7 @@ def _rule_runner() -> RuleRunner:
             *core_package.rules(),
             *core_target_rules(),
             *distdir.rules(),
-            *platforms.rules(),
+            *register.rules(),
             *source_files.rules(),
             *system_binaries.rules(),
             UnionRule(PackageFieldSet, FolderFieldSet),

@@ -19,10 +19,11 @@ from pants.core.util_rules import archive, distdir, source_files, system_binarie
 from pants.engine.addresses import Address
 from pants.engine.internals.scheduler import ExecutionError
 from pants.engine.platform import Platform
-from pants.testutil.rule_runner import PYTHON_BOOTSTRAP_ENV, RuleRunner
+from pants.testutil.rule_runner import PYTHON_BOOTSTRAP_ENV, QueryRule, RuleRunner
 
 from model_export.plugin import register
-from model_export.plugin.platforms import is_named
+from model_export.plugin.buildability import Buildability, BuildabilityRequest
+from model_export.plugin.named_targets import is_named
 
 HERE = Platform.create_for_localhost().value
 ELSEWHERE = "macos_arm64" if HERE.startswith("linux") else "linux_x86_64"
@@ -40,12 +41,23 @@ export_model(
     config={{"export_format": "executorch", "backend": "cuda"}},
     dtype="bfloat16",
 )
+local_checkpoint(name="with_recipe", sources=["recipe/*"], root="recipe")
+export_model(name="recipe_gpu", model=":with_recipe", recipe=True)
+"""
+RECIPE = """\
+{
+  "schema_version": 1,
+  "config": {"export_format": "executorch", "backend": "cuda"},
+  "dtype": "bfloat16"
+}
 """
 LEFT_OUT = (
     f"m:elsewhere: left out: `platforms` is ['{ELSEWHERE}'], and this is {HERE}. "
     f"Build it on {ELSEWHERE}.",
     "m:gpu: left out: `config['backend']` is 'cuda', and this machine has no CUDA GPU. "
     "Build it where one is, or use 'xnnpack'.",
+    "m:recipe_gpu: left out: `export_config.json: config['backend']` is 'cuda', and this machine "
+    "has no CUDA GPU. Build it where one is, or use 'xnnpack'.",
 )
 pytestmark = pytest.mark.skipif(bool(glob.glob("/dev/nvidia[0-9]*")), reason="has a GPU")
 
@@ -62,10 +74,19 @@ def rule_runner() -> RuleRunner:
             *distdir.rules(),
             *source_files.rules(),
             *system_binaries.rules(),
+            QueryRule(Buildability, [BuildabilityRequest]),
         ],
         target_types=[*register.target_types(), FileTarget],
     )
-    runner.write_files({"m/BUILD": BUILD, "m/config.json": "{}"})
+    runner.write_files(
+        {
+            "m/BUILD": BUILD,
+            "m/config.json": "{}",
+            "m/recipe/config.json": "{}",
+            "m/recipe/export_config.json": RECIPE,
+            "m/recipe/model.safetensors": "",
+        }
+    )
     return runner
 
 
@@ -89,7 +110,7 @@ def test_a_glob_leaves_them_out(
     assert not Path(rule_runner.build_root, "dist", "m").exists()
 
 
-@pytest.mark.parametrize("name", ["elsewhere", "gpu"])
+@pytest.mark.parametrize("name", ["elsewhere", "gpu", "recipe_gpu"])
 def test_package_of_a_name_fails(
     rule_runner: RuleRunner, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -99,11 +120,46 @@ def test_package_of_a_name_fails(
     assert message.replace("left out: ", "") in str(caught.value)
 
 
-@pytest.mark.parametrize("name", ["elsewhere", "gpu"])
+@pytest.mark.parametrize("name", ["elsewhere", "gpu", "recipe_gpu"])
 def test_test_of_a_name_fails(
     rule_runner: RuleRunner, name: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert _run(rule_runner, Test, [f"m:{name}"], caplog) == (1, [])
+
+
+def test_what_a_target_says_counts_before_its_recipe(rule_runner: RuleRunner) -> None:
+    fields = {
+        "cpu": 'config={"backend": "xnnpack"}',
+        "other_format": 'config={"export_format": "dynamo"}',
+        "part": 'config={"backend": "xnnpack"}, for_generation=True, '
+        'component_config={"decode": {"backend": "cuda"}}',
+    }
+    rule_runner.write_files(
+        {
+            "m/own/BUILD": "".join(
+                f'export_model(name="{name}", model="m:with_recipe", recipe=True, {more})\n'
+                for name, more in fields.items()
+            )
+        }
+    )
+    found = {
+        name: rule_runner.request(
+            Buildability, [BuildabilityRequest(Address("m/own", target_name=name))]
+        ).field
+        for name in fields
+    }
+    assert found == {
+        "cpu": None,
+        "other_format": None,
+        "part": "component_config['decode']['backend']",
+    }
+
+
+def test_a_recipe_that_cannot_be_read_fails_its_own_test(
+    rule_runner: RuleRunner, caplog: pytest.LogCaptureFixture
+) -> None:
+    rule_runner.write_files({"m/recipe/export_config.json": "{"})
+    assert _run(rule_runner, Test, ["m::"], caplog) == (1, list(LEFT_OUT[:2]))
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,7 @@ from pants.util.logging import LogLevel
 from model_export.plugin.artifacts import Artifact, ArtifactRequest
 from model_export.plugin.dist import ModelArtifact
 from model_export.plugin.fields import ArtifactPathField
-from model_export.plugin.target_types import (
-    ComponentConfigField,
-    ConfigField,
-    ModelField,
-)
+from model_export.plugin.target_types import ConfigField, ModelField
 
 
 @dataclass(frozen=True)
@@ -27,8 +23,6 @@ class ExportFieldSet(PackageFieldSet):
     required_fields = (ModelField, ConfigField, ArtifactPathField)
 
     output_path: ArtifactPathField
-    config: ConfigField
-    component_config: ComponentConfigField
     # Pants reads the environment from the field set: without it `environment=` has no effect.
     environment: EnvironmentField
 

@@ -36,16 +36,10 @@ from pants.engine.target import (
 )
 
 from model_export.plugin.artifacts import VerificationFailed
+from model_export.plugin.buildability import Buildability, BuildabilityRequest
 from model_export.plugin.dist import ModelArtifact, check_apart, install, is_current, staging
 from model_export.plugin.goals.package import ExportFieldSet
-from model_export.plugin.platforms import (
-    Buildability,
-    BuildabilityRequest,
-    TargetsNamed,
-    TargetsNamedRequest,
-    asks_for_cuda,
-    is_named,
-)
+from model_export.plugin.named_targets import TargetsNamed, TargetsNamedRequest, is_named
 from model_export.plugin.verifications import REPORT_TEXT
 
 logger = logging.getLogger(__name__)
@@ -84,10 +78,7 @@ async def _buildable(
         Get(
             Buildability,
             {
-                BuildabilityRequest(
-                    field_set.address,
-                    asks_for_cuda(field_set.config.value, field_set.component_config.value),
-                ): BuildabilityRequest,
+                BuildabilityRequest(field_set.address): BuildabilityRequest,
                 environment: EnvironmentName,
             },
         )

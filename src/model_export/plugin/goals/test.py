@@ -23,21 +23,14 @@ from pants.engine.rules import Get, MultiGet, collect_rules, rule
 from pants.engine.target import Target
 from pants.util.logging import LogLevel
 
+from model_export.plugin.buildability import Buildability, BuildabilityRequest
 from model_export.plugin.field_errors import TargetError
 from model_export.plugin.junit import crashed, named_after, skipped
-from model_export.plugin.platforms import (
-    Buildability,
-    BuildabilityRequest,
-    TargetsNamed,
-    TargetsNamedRequest,
-    asks_for_cuda,
-    is_named,
-)
+from model_export.plugin.named_targets import TargetsNamed, TargetsNamedRequest, is_named
 from model_export.plugin.processes import ProcessFailed
 from model_export.plugin.subsystem import ModelExportTest
 from model_export.plugin.target_types import (
     ArtifactSourcesField,
-    ComponentConfigField,
     ConfigField,
     ModelField,
 )
@@ -57,8 +50,6 @@ class ArtifactTestFieldSet(TestFieldSet):
     required_fields = (ArtifactSourcesField, ModelField, ConfigField)
 
     sources: ArtifactSourcesField
-    config: ConfigField
-    component_config: ComponentConfigField
     skip_verify: SkipVerifyField
     # Pants reads the environment from the field set: without it `environment=` has no effect.
     environment: EnvironmentField
@@ -106,13 +97,12 @@ async def test_artifact(
         logger.warning(f"{address}: not verified, because it has `skip_verify=True`.")
         return await _left_out(address, "skip_verify=True", test)
     named = await Get(TargetsNamed, TargetsNamedRequest())
-    if not is_named(named.specs, address):
-        cuda = asks_for_cuda(field_set.config.value, field_set.component_config.value)
-        buildable = await Get(Buildability, BuildabilityRequest(address, cuda))
-        if buildable.obstacle is not None:
-            logger.warning(f"{address}: left out: {buildable.obstacle}")
-            return await _left_out(address, str(buildable.obstacle), test)
     try:
+        if not is_named(named.specs, address):
+            buildable = await Get(Buildability, BuildabilityRequest(address))
+            if buildable.obstacle is not None:
+                logger.warning(f"{address}: left out: {buildable.obstacle}")
+                return await _left_out(address, str(buildable.obstacle), test)
         verification = await Get(Verification, VerificationRequest(address, force=test.force))
     # A model that can't be exported, or crashes its runtime, ends its own test and no other.
     except (ProcessFailed, TargetError) as error:

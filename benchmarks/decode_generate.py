@@ -27,7 +27,8 @@ class _Ticking(TextStreamer):
 
 def generate_with(model: Any, task: Task) -> Generate:
     """Greedy generation with `model`, anything that has the `generate` of transformers."""
-    # AutoTokenizer of transformers 4.57.6 doesn't know the class that transformers 5 writes.
+    # AutoTokenizer of transformers 4.57.6 doesn't know the class that transformers 5 writes
+    # (`_check_tokenizer` of decode_optimum.py).
     tokenizer = PreTrainedTokenizerFast.from_pretrained(task.folder)
     inputs = tokenizer(task.prompt, return_tensors="pt", return_token_type_ids=False)
 

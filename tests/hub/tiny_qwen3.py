@@ -10,6 +10,7 @@ import json
 import random
 import struct
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 CONFIG: Mapping[str, object] = {
     "architectures": ["Qwen3ForCausalLM"],
@@ -31,8 +32,27 @@ CONFIG: Mapping[str, object] = {
 _HIDDEN, _INNER, _VOCABULARY, _HEAD, _QUERIES, _KEYS = 32, 48, 128, 8, 32, 16
 
 
-def _shapes() -> dict[str, tuple[int, ...]]:
+@dataclass(frozen=True)
+class Weight:
+    """A float32 tensor, row by row."""
+
+    shape: tuple[int, ...]
+    values: array.array[float]
+
+    def to_bytes(self) -> bytes:
+        """Its values, little-endian."""
+        values = array.array("f", self.values)
+        if struct.pack("=f", 1.0) != struct.pack("<f", 1.0):
+            values.byteswap()
+        return values.tobytes()
+
+
+def tiny_weights() -> dict[str, Weight]:
     """Every tensor, by the names that Qwen3ForCausalLM saves."""
+    return {name: Weight(shape, _drawn(name, shape)) for name, shape in _shapes().items()}
+
+
+def _shapes() -> dict[str, tuple[int, ...]]:
     shapes: dict[str, tuple[int, ...]] = {
         "model.embed_tokens.weight": (_VOCABULARY, _HIDDEN),
         "model.norm.weight": (_HIDDEN,),
@@ -61,18 +81,18 @@ def tiny_qwen3(note: str = "", shards: int = 1) -> dict[str, bytes]:
 
     `note` goes into config.json: with one of its own a test asks for bytes that no cache has.
     """
-    shapes = _shapes()
-    names = sorted(shapes)
+    weights = tiny_weights()
+    names = sorted(weights)
     files = {"config.json": json.dumps({**CONFIG, "note": note}, indent=2).encode()}
     places: dict[str, str] = {}
     for number in range(shards):
         part = names[number::shards]
         file = f"model-{number + 1:05}-of-{shards:05}.safetensors"
         file = file if shards > 1 else "model.safetensors"
-        files[file] = _safetensors({name: shapes[name] for name in part})
+        files[file] = safetensors({name: weights[name] for name in part})
         places.update(dict.fromkeys(part, file))
     if shards > 1:
-        size = sum(4 * _count(shape) for shape in shapes.values())
+        size = sum(4 * len(weight.values) for weight in weights.values())
         index = {"metadata": {"total_size": size}, "weight_map": places}
         files["model.safetensors.index.json"] = json.dumps(index, indent=2).encode()
     return files
@@ -82,14 +102,15 @@ def _count(shape: tuple[int, ...]) -> int:
     return shape[0] * (shape[1] if len(shape) > 1 else 1)
 
 
-def _safetensors(shapes: Mapping[str, tuple[int, ...]]) -> bytes:
+def safetensors(weights: Mapping[str, Weight]) -> bytes:
+    """The file with these tensors."""
     header: dict[str, object] = {"__metadata__": {"format": "pt"}}
     data = b""
-    for name, shape in sorted(shapes.items()):
-        values = _drawn(name, shape)
+    for name, weight in sorted(weights.items()):
+        values = weight.to_bytes()
         header[name] = {
             "dtype": "F32",
-            "shape": list(shape),
+            "shape": list(weight.shape),
             "data_offsets": [len(data), len(data) + len(values)],
         }
         data += values
@@ -97,11 +118,8 @@ def _safetensors(shapes: Mapping[str, tuple[int, ...]]) -> bytes:
     return struct.pack("<Q", len(text)) + text + data
 
 
-def _drawn(name: str, shape: tuple[int, ...]) -> bytes:
-    """Little-endian float32: about 1 in norms, normal with a deviation of 0.3 elsewhere."""
+def _drawn(name: str, shape: tuple[int, ...]) -> array.array[float]:
+    """About 1 in norms, normal with a deviation of 0.3 elsewhere."""
     draw = random.Random(name)
     mean, deviation = (1.0, 0.1) if len(shape) == 1 else (0.0, 0.3)
-    values = array.array("f", (draw.gauss(mean, deviation) for _ in range(_count(shape))))
-    if struct.pack("=f", 1.0) != struct.pack("<f", 1.0):
-        values.byteswap()
-    return values.tobytes()
+    return array.array("f", (draw.gauss(mean, deviation) for _ in range(_count(shape))))

@@ -5,6 +5,7 @@ A note in config.json makes the bytes of each run new, so that what is asked of 
 
 from __future__ import annotations
 
+import array
 import os
 import re
 import shutil
@@ -17,11 +18,12 @@ import pytest
 
 from hub.repositories import HubRepository
 from hub.server import Hub
-from hub.tiny_qwen3 import tiny_qwen3
+from hub.tiny_lora import merged_weights, tiny_lora
+from hub.tiny_qwen3 import Weight, tiny_qwen3
 from model_export.checkpoint_lock import LOCK_FILE
 from plugin.build_root import BuildRoot, end_daemons
 
-REPO = "acme/tiny-qwen3"
+REPO, LORA = "acme/tiny-qwen3", "acme/tiny-lora"
 BUILD = """\
 export_model(
     name="x",
@@ -45,7 +47,8 @@ def _build(optimize: bool = True, more: str = "") -> str:
 def hub() -> Iterator[Hub]:
     if "PANTS_PEX_CLI_VERSION" not in os.environ:
         pytest.skip("needs the pex CLI that ./pants builds")
-    with Hub([HubRepository(REPO, tiny_qwen3(uuid.uuid4().hex))]) as hub:
+    model = HubRepository(REPO, tiny_qwen3(uuid.uuid4().hex))
+    with Hub([model, HubRepository(LORA, tiny_lora())]) as hub:
         yield hub
 
 
@@ -109,6 +112,42 @@ def test_a_build_in_an_empty_network_namespace(hub: Hub, build_roots: Path) -> N
     assert "Completed: Export acme/tiny-qwen3@" in said
     assert "Completed: Verify m:x" in said
     assert (offline.artifact / "decode.onnx").is_file()
+
+
+def test_an_adapter_of_the_hub_is_merged(hub: Hub, build_roots: Path) -> None:
+    """Into the very weights that W + alpha / rank * B @ A are, in float32."""
+    commit = hub.repositories[LORA].refs["refs/heads/main"]
+    here = BuildRoot.make(build_roots / "here", _build(more=f'adapter="{LORA}@{commit}",'))
+    locked = here.pants("lock-checkpoints", "m:x", endpoint=hub.endpoint)
+    assert locked.returncode == 0, locked.stdout[-4000:]
+    # Its branch moves; the lock doesn't.
+    hub.repositories[LORA].commit({"adapter_config.json": b"{}"})
+    here.builds(endpoint=hub.endpoint)
+
+    manifest = here.manifest()
+    assert manifest.adapter is not None
+    assert (manifest.adapter.source, manifest.adapter.identity) == ("hub", f"{LORA}@{commit}")
+    files = hub.repositories[LORA].commits[commit]
+    assert {file.path: file.sha256 for file in manifest.adapter.files} == {
+        path: files[path].content.sha256
+        for path in ("adapter_config.json", "adapter_model.safetensors")
+    }
+    assert manifest.checkpoint.identity.startswith(f"{REPO}@")
+    assert manifest.verification.status == "passed"
+    (decode,) = manifest.components
+    content = b"".join(
+        (here.artifact / file).read_bytes() for file in (decode.file, *decode.weights)
+    )
+    for name, weight in merged_weights().items():
+        assert weight.to_bytes() in content or _transposed(weight).to_bytes() in content, name
+
+
+def _transposed(weight: Weight) -> Weight:
+    rows, columns = weight.shape
+    values = (
+        weight.values[row * columns + column] for column in range(columns) for row in range(rows)
+    )
+    return Weight((columns, rows), array.array("f", values))
 
 
 def test_what_a_user_is_told(hub: Hub, build_roots: Path) -> None:

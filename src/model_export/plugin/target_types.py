@@ -78,9 +78,8 @@ class RecipeField(BoolField):
         """
         Take the settings that this target leaves open from the `export_config.json` of the
         checkpoint: `config`, `architecture`, `dtype`, `for_generation`, `generation_config`,
-        `multi_token_decode`, `components`, `component_config`, `sample_inputs` and `dims`.
-        docs/recipes.md has the
-        format, and what happens where both say something.
+        `multi_token_decode`, `components`, `component_config`, `sample_inputs`, `dims` and
+        `quantizer`. docs/recipes.md has the format, and what happens where both say something.
         """
     )
 

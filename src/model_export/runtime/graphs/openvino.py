@@ -149,7 +149,7 @@ def put(own: openvino.Tensor, tensor: TensorRecord, array: Array) -> None:
 def infer(record: ComponentRecord, request: openvino.InferRequest) -> None:
     """One call. Raises RuntimeModelError with OpenVINO's reason if it fails."""
     try:
-        # Not shared, every output is copied into the result: all logits, and a cache that comes out.
+        # Else every output is copied into the result: all logits, and a cache that comes out.
         request.infer(share_outputs=True)
     except RuntimeError as error:
         reason = last_line(error)

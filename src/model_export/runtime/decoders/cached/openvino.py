@@ -66,7 +66,8 @@ class StatefulGraph:
         self._inputs = tuple(own.values())
         self._states = states
         self._packed_for: set[bool] = set()
-        self._set_beams(np.arange(0, dtype=np.int32))
+        self._reordered = False
+        self._beams = np.arange(0, dtype=np.int32)
 
     def clear(self, batch: int, capacity: int) -> None:
         self._request.reset_state()
@@ -92,7 +93,7 @@ class StatefulGraph:
         for each in self._inputs:
             each.put(feeds[each.tensor.name])
         single = feeds[self.signature.tokens.name].shape[1] == 1
-        # OpenVINO 2026.3.1 packs some weights at the first call with one token, others with several.
+        # OpenVINO 2026.3.1 packs some weights at the first call of one token, others of several.
         with contextlib.nullcontext() if single in self._packed_for else huge_pages():
             infer(self.signature.record, self._request)
         self._packed_for.add(single)

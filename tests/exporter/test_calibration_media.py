@@ -1,22 +1,18 @@
-"""Calibration on images and sound: what the model is called with, and what is refused."""
+"""Calibration on images: what the model is called with, and what is refused."""
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from transformers import (
-    AutoTokenizer,
     PreTrainedModel,
     RegNetConfig,
     RegNetModel,
     ViTConfig,
     ViTForImageClassification,
-    WhisperConfig,
-    WhisperForConditionalGeneration,
 )
 
 from exporter.backends.tiny_models import generation_spec, left_padded, make_spec, tiny_bert
@@ -26,6 +22,7 @@ from exporter.backends.tiny_multimodal import (
     tiny_llava,
     tiny_qwen2_vl,
 )
+from exporter.calibrating import batches_of, calibration_of
 from exporter.media_files import (
     IMAGE,
     QWEN2_VL,
@@ -36,14 +33,9 @@ from exporter.media_files import (
     write_qwen2_vl,
     write_sound,
     write_vit,
-    write_whisper,
 )
-from model_export.exporter.checkpoint_folder import Checkpoint
 from model_export.exporter.errors import ExportError
-from model_export.exporter.quantizers.calibration import calibration_inputs, component_inputs
-from model_export.exporter.quantizers.calibration_lines import choose_lines
-from model_export.exporter.quantizers.calibration_media import calibration_processor
-from model_export.spec import ExportSpec
+from model_export.exporter.quantizers.calibration import component_inputs
 
 _COLORS = {"red": (255, 0, 0), "green": (0, 255, 0), "blue": (0, 0, 255)}
 # By mean and deviation of one half, the channels of red are 1, -1 and -1.
@@ -52,7 +44,7 @@ _CHANNELS = {name: [color / 127.5 - 1 for color in colors] for name, colors in _
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Images, sounds, and a folder for the files of a checkpoint."""
+    """Images, sounds that a model of images can't take, and a folder for a checkpoint."""
     for name, color in _COLORS.items():
         write_image(tmp_path / f"{name}.png", color)
     write_sound(tmp_path / "low.wav", tone=200)
@@ -61,28 +53,6 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "broken.png").write_text("no image")
     (tmp_path / "checkpoint").mkdir()
     return tmp_path
-
-
-def _calibration(folder: Path, lines: list[dict[str, Any]], **fields: Any) -> dict[str, Any]:
-    files = sorted(path.name for path in folder.glob("*.[pw][na][gv]"))
-    if lines:
-        text = "".join(json.dumps(line) + "\n" for line in lines)
-        (folder / "x.jsonl").write_text(text, encoding="utf-8")
-        files.append("x.jsonl")
-    return {"files": files, "samples": 64, "seed": 0, "max_length": 128, **fields}
-
-
-def _batches(
-    folder: Path, model: PreTrainedModel, traced: dict[str, Any], spec: ExportSpec
-) -> list[dict[str, Any]]:
-    """What the lines become, in the order of the files."""
-    checkpoint = Checkpoint(folder / "checkpoint", {}, "", False, False, (), ())
-    lines = sorted(choose_lines(spec, folder), key=lambda line: line.where)
-    processor = calibration_processor(checkpoint, model, lines)
-    tokenizer = None
-    if (checkpoint.folder / "tokenizer.json").exists():
-        tokenizer = AutoTokenizer.from_pretrained(checkpoint.folder)
-    return list(calibration_inputs(model, tokenizer, traced, spec, lines, processor))
 
 
 def _vit(size: int = 16) -> ViTForImageClassification:
@@ -103,9 +73,9 @@ def _see(
 ) -> list[dict[str, Any]]:
     write_vit(folder / "checkpoint")
     spec = make_spec(
-        "onnx", {"dynamic": dynamic}, calibration=_calibration(folder, lines, **fields)
+        "onnx", {"dynamic": dynamic}, calibration=calibration_of(folder, lines, **fields)
     )
-    return _batches(folder, _vit(), {"pixel_values": torch.zeros(2, 3, 16, 16)}, spec)
+    return batches_of(folder, _vit(), {"pixel_values": torch.zeros(2, 3, 16, 16)}, spec)
 
 
 def test_a_model_of_images_alone(folder: Path) -> None:
@@ -123,9 +93,9 @@ def test_a_model_whose_class_does_not_say_that_it_sees(folder: Path) -> None:
     config = RegNetConfig(embedding_size=8, hidden_sizes=[8], depths=[1], groups_width=8)
     model = RegNetModel(config).eval()
     write_vit(folder / "checkpoint")
-    calibration = _calibration(folder, [{"image": "red.png"}])
+    calibration = calibration_of(folder, [{"image": "red.png"}])
     spec = make_spec("onnx", {"dynamic": True}, calibration=calibration)
-    (batch,) = _batches(folder, model, {"pixel_values": torch.zeros(2, 3, 16, 16)}, spec)
+    (batch,) = batches_of(folder, model, {"pixel_values": torch.zeros(2, 3, 16, 16)}, spec)
     assert batch["pixel_values"].shape == (2, 3, 16, 16)
 
 
@@ -161,30 +131,30 @@ def test_lines_that_a_model_of_images_can_not_take(
 def test_a_processor_of_another_size(folder: Path) -> None:
     write_vit(folder / "checkpoint", size=32)
     traced = {"pixel_values": torch.zeros(2, 3, 16, 16)}
-    calibration = _calibration(folder, [{"image": "red.png"}])
+    calibration = calibration_of(folder, [{"image": "red.png"}])
     spec = make_spec("onnx", {"dynamic": True}, calibration=calibration)
     with pytest.raises(ExportError, match=r"inputs that ViTFor.* refuses \(.*\): x.jsonl, line 1"):
-        _batches(folder, _vit(), traced, spec)
+        batches_of(folder, _vit(), traced, spec)
     spec = make_spec("onnx", {"dynamic": False}, calibration=calibration)
     with pytest.raises(ExportError, match=r"`pixel_values` \[2, 3, 32, 32\], where the graph has"):
-        _batches(folder, _vit(), traced, spec)
+        batches_of(folder, _vit(), traced, spec)
 
 
 def test_no_processor(folder: Path) -> None:
-    calibration = _calibration(folder, [{"image": "red.png"}])
+    calibration = calibration_of(folder, [{"image": "red.png"}])
     spec = make_spec("onnx", {"dynamic": True}, calibration=calibration)
     with pytest.raises(ExportError, match=r"needs a processor, and the checkpoint has none. Add"):
-        _batches(folder, _vit(), {"pixel_values": torch.zeros(2, 3, 16, 16)}, spec)
+        batches_of(folder, _vit(), {"pixel_values": torch.zeros(2, 3, 16, 16)}, spec)
 
 
 def test_images_for_a_model_of_text(folder: Path) -> None:
     write_llava(folder / "checkpoint")
-    calibration = _calibration(folder, [{"text": "Hi"}, {"image": "red.png", "text": "<image>"}])
+    calibration = calibration_of(folder, [{"text": "Hi"}, {"image": "red.png", "text": "<image>"}])
     spec = make_spec("onnx", {"dynamic": True}, calibration=calibration)
     with pytest.raises(
         ExportError, match=r"have images in x.jsonl, line 2, and BertModel takes none. .* of text"
     ):
-        _batches(folder, tiny_bert(), left_padded(2, 8, 3), spec)
+        batches_of(folder, tiny_bert(), left_padded(2, 8, 3), spec)
 
 
 def _llava() -> PreTrainedModel:
@@ -202,9 +172,9 @@ def _see_and_read(
 ) -> list[dict[str, Any]]:
     write_llava(folder / "checkpoint")
     spec = generation_spec(
-        "onnx", {"dynamic": dynamic}, calibration=_calibration(folder, lines, **fields)
+        "onnx", {"dynamic": dynamic}, calibration=calibration_of(folder, lines, **fields)
     )
-    return _batches(folder, _llava(), traced or llava_inputs(), spec)
+    return batches_of(folder, _llava(), traced or llava_inputs(), spec)
 
 
 def test_a_model_that_sees_and_reads(folder: Path) -> None:
@@ -298,10 +268,10 @@ def test_images_for_an_export_that_was_traced_without(folder: Path) -> None:
 
 def test_lines_that_leave_out_an_input_of_the_one_graph(folder: Path) -> None:
     write_llava(folder / "checkpoint")
-    calibration = _calibration(folder, [{"text": "Hi"}])
+    calibration = calibration_of(folder, [{"text": "Hi"}])
     spec = make_spec("onnx", {"dynamic": True}, calibration=calibration)
     with pytest.raises(ExportError, match=r"make no `pixel_values` for LlavaFor.*: x.jsonl, line"):
-        _batches(folder, _llava(), llava_inputs(), spec)
+        batches_of(folder, _llava(), llava_inputs(), spec)
 
 
 def test_a_template_that_refuses(folder: Path) -> None:
@@ -316,7 +286,7 @@ def test_placeholders_that_the_model_refuses(folder: Path) -> None:
     (batch,) = _see_and_read(folder, lines)
     # As of a processor that writes another placeholder than the model has.
     batch["input_ids"][batch["input_ids"] == IMAGE] = WORDS["what"]
-    spec = generation_spec("onnx", {}, calibration=_calibration(folder, lines))
+    spec = generation_spec("onnx", {}, calibration=calibration_of(folder, lines))
     with pytest.raises(ExportError, match=r"inputs that LlavaFor.* refuses \(.*\): batch 1 of"):
         component_inputs(_llava(), iter([batch]), spec)
 
@@ -339,7 +309,7 @@ def test_images_of_any_size(folder: Path) -> None:
     write_json(folder / "checkpoint", "config.json", {"model_type": "qwen2_vl"})
     write_image(folder / "wide.png", _COLORS["blue"], size=(16, 8))
     place = "<|vision_start|><|image_pad|><|vision_end|>"
-    calibration = _calibration(
+    calibration = calibration_of(
         folder,
         [
             {"image": "red.png", "text": f"{place} what is this ?"},
@@ -348,7 +318,7 @@ def test_images_of_any_size(folder: Path) -> None:
     )
     spec = generation_spec("onnx", {}, calibration=calibration)
     model = tiny_qwen2_vl()
-    (batch,) = _batches(folder, model, qwen2_vl_inputs(), spec)
+    (batch,) = batches_of(folder, model, qwen2_vl_inputs(), spec)
     assert sorted(batch) == sorted(qwen2_vl_inputs())
     # Patches of 4 x 4, of which 2 x 2 become one vector.
     assert batch["image_grid_thw"].tolist() == [[1, 4, 4], [1, 2, 4]]
@@ -356,69 +326,3 @@ def test_images_of_any_size(folder: Path) -> None:
     found = component_inputs(model, iter([batch]), generation_spec("onnx", {}))
     (encoded,) = found["image_encoder"]
     assert encoded["hidden_states"].shape == (24, 96)
-
-
-def _whisper() -> WhisperForConditionalGeneration:
-    torch.manual_seed(0)
-    config = WhisperConfig(
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        vocab_size=64,
-        num_mel_bins=16,
-        max_source_positions=50,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=3,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
-    )
-    return WhisperForConditionalGeneration(config).eval()
-
-
-def _hear(folder: Path, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    write_whisper(folder / "checkpoint")
-    calibration = _calibration(folder, lines)
-    spec = generation_spec("onnx", {}, calibration=calibration)
-    return _batches(folder, _whisper(), {"input_features": torch.zeros(2, 16, 100)}, spec)
-
-
-def test_a_model_that_hears(folder: Path) -> None:
-    (batch,) = _hear(folder, [{"audio": "low.wav"}, {"audio": "high.wav"}])
-    low, high = batch["input_features"]
-    assert low.shape == high.shape == (16, 100)
-    # The bins are of rising pitch.
-    assert low[:, :45].mean(dim=1).argmax() < high[:, :45].mean(dim=1).argmax()
-    found = component_inputs(_whisper(), iter([batch]), generation_spec("onnx", {}))
-    (encoded,) = found["encoder"]
-    assert encoded["input_features"].equal(batch["input_features"])
-    assert len(found["decode"]) >= 1
-
-
-def test_sound_without_lines(folder: Path) -> None:
-    for path in [*folder.glob("*.png"), folder / "slow.wav"]:
-        path.unlink()
-    (batch,) = _hear(folder, [])
-    high, low = batch["input_features"]
-    assert low[:, :45].mean(dim=1).argmax() < high[:, :45].mean(dim=1).argmax()
-
-
-@pytest.mark.parametrize(
-    ("lines", "message"),
-    [
-        (
-            [{"audio": "slow.wav"}],
-            r"has slow.wav \(x.jsonl, line 1\) with 8000 samples a second, and the processor wants",
-        ),
-        ([{"audio": "red.png"}], r"has red.png \(x.jsonl, line 1\), which is no WAV file"),
-        ([{"audio": "low.wav", "text": "Hi"}], r"text in x.jsonl, line 1, and WhisperFor"),
-    ],
-)
-def test_sound_of_another_kind(folder: Path, lines: list[dict[str, Any]], message: str) -> None:
-    with pytest.raises(ExportError, match=message):
-        _hear(folder, lines)

@@ -17,16 +17,10 @@ from safetensors.torch import load_file, save_file
 from transformers import (
     BertConfig,
     BertForMaskedLM,
-    CLIPVisionConfig,
-    LlamaConfig,
-    LlavaConfig,
-    LlavaForConditionalGeneration,
-    MambaConfig,
-    MambaForCausalLM,
 )
 
+from exporter.bert_checkpoint import edit_json, write_bert
 from model_export.exporter.checkpoint import (
-    load_config,
     load_model,
     load_tokenizer,
     open_checkpoint,
@@ -42,31 +36,12 @@ INDEX = "model.safetensors.index.json"
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("whole")
-    config = BertConfig(
-        hidden_size=16,
-        intermediate_size=32,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        vocab_size=6,
-        tie_word_embeddings=True,
-    )
-    torch.manual_seed(0)
-    BertForMaskedLM(config).save_pretrained(folder)
-    (folder / "vocab.txt").write_text("[PAD]\n[UNK]\n[CLS]\n[SEP]\n[MASK]\nhello\n")
-    (folder / "tokenizer_config.json").write_text('{"tokenizer_class": "BertTokenizer"}')
-    return folder
+    return write_bert(tmp_path_factory.mktemp("whole"))
 
 
 @pytest.fixture
 def folder(whole: Path, tmp_path: Path) -> Path:
     return Path(shutil.copytree(whole, tmp_path / "checkpoint"))
-
-
-def _edit(folder: Path, name: str, **changes: Any) -> None:
-    document = json.loads((folder / name).read_text())
-    document.update(changes)
-    (folder / name).write_text(json.dumps(document))
 
 
 def _shard(folder: Path) -> dict[str, str]:
@@ -140,23 +115,25 @@ def _rename_weights(folder: Path) -> None:
         (lambda f: (f / "config.json").write_text("[]"), "`config.json` isn't a JSON object."),
         (lambda f: (f / "config.json").write_bytes(b"\xff"), "`config.json` isn't UTF-8 text."),
         (
-            lambda f: _edit(f, "config.json", architectures=None),
+            lambda f: edit_json(f, "config.json", architectures=None),
             '`architectures` is missing or empty. Set `architecture="..."` in the target',
         ),
         (
-            lambda f: _edit(f, "config.json", architectures=["BertForMaskedLMs"]),
+            lambda f: edit_json(f, "config.json", architectures=["BertForMaskedLMs"]),
             "to one that is, for example BertForMaskedLM.",
         ),
         (
-            lambda f: _edit(f, "config.json", architectures=["MyBert"], auto_map={"AutoModel": ""}),
+            lambda f: edit_json(
+                f, "config.json", architectures=["MyBert"], auto_map={"AutoModel": ""}
+            ),
             "names MyBert, which isn't a model class of transformers 5.24.0 (its own code, in",
         ),
         (
-            lambda f: _edit(f, "config.json", model_type="llama"),
+            lambda f: edit_json(f, "config.json", model_type="llama"),
             "names BertForMaskedLM, a class for `bert` models, but config.json is of `llama`.",
         ),
         (
-            lambda f: _edit(f, "config.json", quantization_config={"quant_method": "gptq"}),
+            lambda f: edit_json(f, "config.json", quantization_config={"quant_method": "gptq"}),
             "`config.json: quantization_config` says that the weights are quantized",
         ),
         (_truncate, "`model.safetensors` is truncated: "),
@@ -223,11 +200,11 @@ def _bad_pickle(folder: Path) -> None:
         ),
         (_add_head, "has weights that BertForMaskedLM doesn't take: `classifier.weight`"),
         (
-            lambda f: _edit(f, "config.json", intermediate_size=24),
+            lambda f: edit_json(f, "config.json", intermediate_size=24),
             "of the shape [32], where config.json makes it [24].",
         ),
         (
-            lambda f: _edit(f, "config.json", hidden_size="wide"),
+            lambda f: edit_json(f, "config.json", hidden_size="wide"),
             "`config.json` is refused by BertConfig (",
         ),
         (_bad_pickle, "`pytorch_model.bin` can't be loaded as BertForMaskedLM ("),
@@ -304,62 +281,6 @@ def test_a_named_architecture_may_drop_a_head(tmp_path: Path, whole: Path) -> No
     model = load_model(open_checkpoint(tmp_path, LOCAL, "BertModel"), "float32")
 
     assert type(model).__name__ == "BertModel"
-
-
-def test_eager_attention_without_sdpa(tmp_path: Path) -> None:
-    config = MambaConfig(vocab_size=8, hidden_size=8, num_hidden_layers=1, state_size=2)
-    MambaForCausalLM(config).save_pretrained(tmp_path)
-    model = load_model(open_checkpoint(tmp_path, LOCAL, None), "float32")
-
-    assert model.config._attn_implementation == "eager"
-
-
-@pytest.mark.parametrize("key", ["attn_implementation", "_attn_implementation"])
-@pytest.mark.parametrize(
-    "named", ["flash_attention_2", "flash_attention_3", "flex_attention", "acme/a-kernel"]
-)
-def test_attention_that_no_graph_has(folder: Path, whole: Path, key: str, named: str) -> None:
-    _edit(folder, "config.json", **{key: named})
-    checkpoint = open_checkpoint(folder, LOCAL, None)
-    model = load_model(checkpoint, "float32")
-
-    assert load_config(checkpoint)[1] == {"": named}
-    assert model.config._attn_implementation == "sdpa"
-    ids = torch.tensor([[2, 5, 3]])
-    expected = BertForMaskedLM.from_pretrained(whole)(ids).logits
-    assert torch.equal(model(ids).logits, expected)
-
-
-def test_attention_that_a_graph_can_have_stays(folder: Path) -> None:
-    _edit(folder, "config.json", attn_implementation="eager")
-    checkpoint = open_checkpoint(folder, LOCAL, None)
-
-    assert load_config(checkpoint)[1] == {}
-    assert load_model(checkpoint, "float32").config._attn_implementation == "eager"
-
-
-def test_attention_of_all_parts(tmp_path: Path) -> None:
-    tiny: dict[str, Any] = {
-        "hidden_size": 16,
-        "intermediate_size": 32,
-        "num_hidden_layers": 1,
-        "num_attention_heads": 2,
-    }
-    config = LlavaConfig(
-        text_config=LlamaConfig(vocab_size=32, **tiny),
-        vision_config=CLIPVisionConfig(image_size=28, patch_size=14, **tiny),
-        image_token_index=5,
-    )
-    LlavaForConditionalGeneration(config).save_pretrained(tmp_path)
-    # The engine hands it on to the parts; what those say themselves has no effect (5.24.0).
-    named = "flash_attention_2"
-    _edit(tmp_path, "config.json", attn_implementation=named)
-    checkpoint = open_checkpoint(tmp_path, LOCAL, None)
-    model = load_model(checkpoint, "float32")
-
-    assert load_config(checkpoint)[1] == {"": named, "text_config": named, "vision_config": named}
-    assert model.model.vision_tower.config._attn_implementation == "sdpa"
-    assert model.model.language_model.config._attn_implementation == "sdpa"
 
 
 def test_nothing_is_opened_for_writing(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -15,11 +15,10 @@ def fx_quantizer(quantization: Quantization) -> Any:
     """
     settings, samples = quantization.settings, list(quantization.samples)
     if settings["type"] == "NNCFTorchFXQuantizer":
-        from transformers.exporters.quantizers import NNCFTorchFXQuantizer
-
         from model_export.exporter.quantizers.nncf_config import nncf_config
+        from model_export.exporter.quantizers.nncf_fx import FixedSizesNNCF
 
-        return NNCFTorchFXQuantizer(nncf_config(settings), samples)
+        return FixedSizesNNCF(nncf_config(settings), samples)
     arguments = own_settings(settings)
     if settings_class(settings) == "XNNPACKQuantizer":
         from model_export.exporter.quantizers.xnnpack import xnnpack_quantizer

@@ -15,6 +15,8 @@ from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
 )
 from transformers.exporters.quantizers import PT2EQuantizer
 
+from model_export.exporter.quantizers.fixed_sizes import FixedSizesKept
+
 
 class FloatsOnly(XNNPACKQuantizer):
     """Looks at nodes that compute floats, and leaves every scalar where it is.
@@ -52,9 +54,13 @@ class OneRangePerProduct(PT2EQuantizer):
         return quantized if result is None else result.graph_module
 
 
+class XnnpackQuantizer(FixedSizesKept, OneRangePerProduct):
+    """Both; the sizes last, because the other's pass takes checks out."""
+
+
 def xnnpack_quantizer(
     arguments: Mapping[str, Any], samples: list[dict[str, Any]]
-) -> OneRangePerProduct:
+) -> XnnpackQuantizer:
     """The quantizer with `get_symmetric_quantization_config(**arguments)` for all of the graph."""
     annotator = FloatsOnly().set_global(get_symmetric_quantization_config(**arguments))
-    return OneRangePerProduct(annotator, samples)
+    return XnnpackQuantizer(annotator, samples)

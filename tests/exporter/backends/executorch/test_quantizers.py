@@ -15,13 +15,18 @@ import torch
 from executorch.backends.xnnpack.quantizer.xnnpack_quantizer import (
     get_symmetric_quantization_config,
 )
+from torch.export import Dim
+from transformers import ViTConfig, ViTForImageClassification
+from transformers.exporters import ExecutorchConfig
 
 from exporter.backends.executorch.one_layer import one_layer_qwen3
 from exporter.backends.quantized import export_quantized, quantized_spec, weights_size
 from exporter.backends.tiny_models import generation_spec, make_spec, tiny_bert
+from model_export.exporter.backends.executorch.engine import _ObservedExporter
 from model_export.exporter.errors import ExportError
 from model_export.exporter.quantizers.fx_graph import fx_quantizer
 from model_export.exporter.quantizers.quantization import Quantization
+from model_export.exporter.quantizers.xnnpack import OneRangePerProduct
 from model_export.quantizer_table import SETTINGS
 
 _XNNPACK = {"type": "PT2EQuantizer", "quantizer": "XNNPACKQuantizer"}
@@ -109,3 +114,45 @@ def test_smaller(tmp_path: Path) -> None:
         for name, spec in (("plain", plain), ("quantized", quantized))
     ]
     assert sizes[1] < sizes[0]
+
+
+class _Traced(Exception):
+    """Ends an export before it is lowered."""
+
+
+def _fixed_image_sizes(quantizer: Any) -> list[bool]:
+    """Whether batch, height and width of the images of a quantized ViT are fixed in its graph."""
+    torch.manual_seed(0)
+    settings = {"hidden_size": 16, "intermediate_size": 16, "num_hidden_layers": 1}
+    config = ViTConfig(num_attention_heads=2, image_size=16, patch_size=8, **settings)
+    model = ViTForImageClassification(config).eval()
+    shapes = {0: Dim.AUTO(max=4), 2: Dim.AUTO(max=64), 3: Dim.AUTO(max=64)}
+    programs = []
+
+    def end(program: torch.export.ExportedProgram) -> None:
+        programs.append(program)
+        raise _Traced
+
+    with pytest.raises(_Traced):
+        _ObservedExporter(end).export_program(
+            model,
+            {"pixel_values": torch.rand(2, 3, 16, 16)},
+            ExecutorchConfig(
+                dynamic=True, dynamic_shapes={"pixel_values": shapes}, quantizer=quantizer
+            ),
+        )
+    (pixels,) = programs[0].graph_signature.user_inputs
+    (node,) = [node for node in programs[0].graph.nodes if node.name == pixels]
+    sizes = [node.meta["val"].shape[axis] for axis in (0, 2, 3)]
+    return [isinstance(size, int) or size.node.expr.is_Integer for size in sizes]
+
+
+@pytest.mark.parametrize("settings", [{**_XNNPACK, "is_per_channel": True}, _FX_WEIGHTS])
+def test_sizes_that_a_model_fixes_stay_fixed(settings: dict[str, Any]) -> None:
+    assert _fixed_image_sizes(fx_quantizer(Quantization(settings))) == [False, True, True]
+
+
+def test_upstream_still_forgets_sizes_that_a_model_fixes() -> None:
+    """If this fails, `FixedSizesKept` can go."""
+    ours = fx_quantizer(Quantization({**_XNNPACK, "is_per_channel": True}))
+    assert _fixed_image_sizes(OneRangePerProduct(ours.quantizer)) == [False, False, False]

@@ -41,6 +41,8 @@ GENERATION_COMPONENTS = (
     "language_model",
     "lm_head",
 )
+# What a component may be called, whoever names it: its files have the same name.
+COMPONENT_NAME = "[a-z][a-z0-9_]*"
 # Those of the engine that leave one graph for one device; the deprecated names are left out.
 CACHE_IMPLEMENTATIONS = ("dynamic", "static")
 # Where an export process finds the files of `calibration`, each at its path in the repository.

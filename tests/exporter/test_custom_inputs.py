@@ -102,6 +102,66 @@ def test_its_components_are_exported_and_compared_at_other_sizes(tmp_path: Path)
     assert probe.generations == ()
 
 
+def _head(folder: Path, **fields: Any) -> ExportSpec:
+    text = """\
+def components(model, inputs):
+    embedding = model.get_input_embeddings()
+    hidden = embedding(inputs["input_ids"]).detach()
+    return {
+        "embedding": (embedding, {"input": inputs["input_ids"]}),
+        "head": (model.lm_head, {"input": hidden}),
+    }
+"""
+    return make_spec("dynamo", {"dynamic": True}, inputs_from=_file(folder, text), **fields)
+
+
+def test_its_components_are_chosen_and_configured_by_their_names(tmp_path: Path) -> None:
+    spec = _head(tmp_path, components=("head",), component_config={"head": {"dynamic": False}})
+    manifest, probe = _export(tmp_path, spec, tiny_qwen3())
+    (head,) = manifest.components
+    assert (head.name, head.inputs[0].shape[:2]) == ("head", (2, 8))
+    assert {case.component for case in probe.graphs} == {"head"}
+
+
+@pytest.mark.parametrize(
+    ("fields", "message"),
+    [
+        (
+            {"components": ("heat",)},
+            r"`components` names 'heat', which the function `components` of .*own_inputs.py doesn't"
+            r" have. Choose from embedding, head",
+        ),
+        (
+            {"component_config": {"heat": {"dynamic": False}}},
+            r"`component_config\['heat'\]` is of no component of this export. It builds embedding,"
+            r" head",
+        ),
+        (
+            {"quantizer": {"heat": {"type": "PT2EQuantizer", "quantizer": "X86InductorQuantizer"}}},
+            r"`quantizer\['heat'\]` is no component of this export. Choose from embedding, head",
+        ),
+    ],
+)
+def test_a_name_that_it_doesn_t_give_is_an_error_before_the_export(
+    tmp_path: Path, fields: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ExportError, match=message):
+        _export(tmp_path, _head(tmp_path, **fields), tiny_qwen3())
+    assert not (tmp_path / "artifact").exists()
+    assert not (tmp_path / "probe").exists()
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("components", ("model",)), ("component_config", {"model": {}})]
+)
+def test_a_plain_export_without_components_of_its_own_has_no_names(
+    tmp_path: Path, field: str, value: Any
+) -> None:
+    spec = make_spec("dynamo", {}, inputs_from=_file(tmp_path, SAMPLES), **{field: value})
+    with pytest.raises(ExportError, match=f"`{field}` only has a meaning with for_generation"):
+        _export(tmp_path, spec, tiny_bert())
+
+
 def test_components_of_the_model_itself_are_compared_in_generations(tmp_path: Path) -> None:
     text = """\
 from transformers.exporters.utils import decompose_for_generation

@@ -116,3 +116,66 @@ def test_a_quantizer_and_the_config_of_its_component(
     # Another component may have it: what is quantized is decode alone.
     one = quantizer if "type" in quantizer else quantizer["prefill"]
     assert _spec(parts, quantizer={"decode": one}).component_config == parts
+
+
+OWN: Dict[str, Any] = {"config": ONNX, "inputs_from": "models/inputs.py"}
+
+
+@pytest.mark.parametrize("for_generation", [False, True])
+def test_the_target_s_own_file_may_name_components_as_it_likes(for_generation: bool) -> None:
+    spec = spec_of(
+        {
+            **OWN,
+            "for_generation": for_generation,
+            "components": ("head", "decode"),
+            "component_config": {"head": {"optimize": False}},
+            "quantizer": {"head": {"type": "OnnxRuntimeQuantizer"}},
+        }
+    )
+    assert spec.components == ("head", "decode")
+    assert spec.for_component("head").config["optimize"] is False
+    assert list(spec.quantizer or {}) == ["head"]
+
+
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (
+            {"components": ("my head",)},
+            "`components` has 'my head', which is no component. Write small letters, digits and",
+        ),
+        (
+            {"component_config": {"My": {}}},
+            "`component_config['My']` is no component. Write small letters",
+        ),
+        (
+            {"quantizer": {"My": {"type": "OnnxRuntimeQuantizer"}}},
+            "`quantizer['My']` is neither 'type' nor a component. Write small letters",
+        ),
+        (
+            {"components": ("head",), "component_config": {"decode": {}}},
+            "`component_config['decode']` is of a component that `components` leaves out",
+        ),
+        (
+            {"components": ("head",), "quantizer": {"decode": {"type": "OnnxRuntimeQuantizer"}}},
+            "`quantizer['decode']` is no component of this export. It builds head",
+        ),
+    ],
+)
+def test_what_no_file_can_name_is_refused(settings: Mapping[str, Any], message: str) -> None:
+    with pytest.raises(SpecError) as caught:
+        spec_of({**OWN, **settings})
+    assert str(caught.value).startswith(message)
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"components": ("head",)},
+        {"component_config": {"head": {}}},
+        {"quantizer": {"head": {"type": "OnnxRuntimeQuantizer"}}},
+    ],
+)
+def test_without_a_file_the_names_are_the_engine_s(settings: Mapping[str, Any]) -> None:
+    with pytest.raises(SpecError, match="component"):
+        spec_of({"config": ONNX, "for_generation": True, **settings})

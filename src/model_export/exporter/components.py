@@ -58,7 +58,8 @@ def capture_components(
 ) -> tuple[Component, ...]:
     """As `build_components`, with the inputs as they were computed."""
     stages = capture_stages(model, inputs, spec)
-    if not spec.for_generation:
+    if not spec.for_generation and not has_custom_components(spec):
+        _check_unnamed(spec)
         return stages
     chosen = _choose(tuple(stage.name for stage in stages), model, spec)
     return tuple(stage for stage in stages if stage.name in chosen)
@@ -202,15 +203,33 @@ def is_recurrent(model: PreTrainedModel) -> bool:
     return bool(getattr(model, "_is_stateful", False))
 
 
+def _check_unnamed(spec: ExportSpec) -> None:
+    """Raise ExportError for names of components in a plain export, which has one.
+
+    Without `inputs_from` the plugin refuses them; what a file of a target returns is known here.
+    """
+    for field in ("components", "component_config"):
+        if getattr(spec, field):
+            raise ExportError(
+                field,
+                f"only has a meaning with for_generation=True, or where {spec.inputs_from} has a "
+                "function `components`",
+                "Remove it, or add one of them",
+            )
+
+
 def _choose(
     available: tuple[str, ...], model: PreTrainedModel, spec: ExportSpec
 ) -> tuple[str, ...]:
     if spec.components is not None:
+        source = type(model).__name__
+        if has_custom_components(spec):
+            source = f"the function `components` of {spec.inputs_from}"
         for name in spec.components:
             if name not in available:
                 raise ExportError(
                     "components",
-                    f"names {name!r}, which {type(model).__name__} doesn't have",
+                    f"names {name!r}, which {source} doesn't have",
                     f"Choose from {', '.join(available)}",
                 )
         return spec.components

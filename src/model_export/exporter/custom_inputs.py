@@ -24,14 +24,13 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 from transformers.exporters.utils import get_leaf_tensors
 
 from model_export.exporter.errors import ExportError, summary
-from model_export.spec import ExportSpec
+from model_export.spec import COMPONENT_NAME, ExportSpec
 
 _FIELD = "inputs_from"
 _SAMPLE_INPUTS = "sample_inputs"
 _COMPONENTS = "components"
 _REMEDY = "docs/inputs.md says what such a file defines"
-# A component's name is that of its files.
-_NAME = re.compile(r"[a-z][a-z0-9_]*")
+_NAME = re.compile(COMPONENT_NAME)
 
 Parts = dict[str, tuple[torch.nn.Module, dict[str, Any]]]
 

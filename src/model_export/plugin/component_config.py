@@ -5,20 +5,20 @@ from __future__ import annotations
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from model_export.plugin.config_keys import check_config, check_config_part
-from model_export.plugin.field_errors import SpecError, nearest, require_mapping
-from model_export.plugin.generation_checks import COMPONENT_ALIASES
-from model_export.spec import GENERATION_COMPONENTS
+from model_export.plugin.field_errors import SpecError, require_mapping
+from model_export.plugin.generation_checks import check_component_name
 
 _FIELD = "component_config"
 _WHAT = "a dict of component name -> keys of `config`"
 
 
-def check_component_config_part(value: object) -> None:
+def check_component_config_part(value: object, custom: bool = False) -> None:
     """Check a `component_config` whose `config` isn't known; a key may be of any format.
 
-    Raises SpecError for an unknown component, and for a key that no component can have by itself.
+    `custom` is as in `check_component_name`. Raises SpecError for an unknown component, and for a
+    key that no component can have by itself.
     """
-    for name, own in _components(value).items():
+    for name, own in _components(value, custom).items():
         try:
             check_config_part(own)
         except SpecError as error:
@@ -26,15 +26,19 @@ def check_component_config_part(value: object) -> None:
 
 
 def check_component_config(
-    value: object, config: Mapping[str, Any], components: Optional[Tuple[str, ...]]
+    value: object,
+    config: Mapping[str, Any],
+    components: Optional[Tuple[str, ...]],
+    custom: bool = False,
 ) -> Dict[str, Dict[str, Any]]:
     """Check `component_config` on top of the whole `config`: the keys given, checked, by component.
 
-    `components` are those that the target builds, if it says so. Raises SpecError for one that it
-    leaves out, and for a key that doesn't go with the rest of the component's config.
+    `components` are those that the target builds, if it says so; `custom` is as in
+    `check_component_name`. Raises SpecError for a component that is left out, and for a key that
+    doesn't go with the rest of the component's config.
     """
     checked = {}
-    for name, own in _components(value).items():
+    for name, own in _components(value, custom).items():
         if components is not None and name not in components:
             raise SpecError(
                 f"{_FIELD}[{name!r}]",
@@ -49,14 +53,11 @@ def check_component_config(
     return checked
 
 
-def _components(value: object) -> Mapping[str, Mapping[str, Any]]:
+def _components(value: object, custom: bool) -> Mapping[str, Mapping[str, Any]]:
     given = require_mapping(_FIELD, value, _WHAT)
     for name, own in sorted(given.items()):
         path = f"{_FIELD}[{name!r}]"
-        if name not in GENERATION_COMPONENTS:
-            raise SpecError(
-                path, "is no component", nearest(name, GENERATION_COMPONENTS, COMPONENT_ALIASES)
-            )
+        check_component_name(path, name, "is no component", custom)
         keys = require_mapping(path, own, "a dict of keys of `config`")
         if "export_format" in keys:
             raise SpecError(

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from model_export.plugin.field_errors import SpecError, nearest, require_mapping
-from model_export.spec import CACHE_IMPLEMENTATIONS, GENERATION_COMPONENTS
+from model_export.spec import CACHE_IMPLEMENTATIONS, COMPONENT_NAME, GENERATION_COMPONENTS
 
 # The keys of transformers.GenerationConfig 5.24.0; a test compares them with the engine's own.
 GENERATION_CONFIG_KEYS = (
@@ -153,10 +154,25 @@ def check_generation_config(value: object) -> Dict[str, Any]:
     return checked
 
 
-def check_components(value: object) -> Optional[Tuple[str, ...]]:
+def check_component_name(path: str, name: object, problem: str, custom: bool) -> None:
+    """Raise SpecError with `problem` if `name` can't be a component's.
+
+    With `custom`, where the target's own file may name components as it likes, only the form of
+    the name is checked; the export process knows the rest.
+    """
+    if name in GENERATION_COMPONENTS:
+        return
+    if not custom:
+        raise SpecError(path, problem, nearest(str(name), GENERATION_COMPONENTS, COMPONENT_ALIASES))
+    if not isinstance(name, str) or not re.fullmatch(COMPONENT_NAME, name):
+        raise SpecError(path, problem, "Write small letters, digits and `_`")
+
+
+def check_components(value: object, custom: bool = False) -> Optional[Tuple[str, ...]]:
     """Check the names in `components`; None stays None.
 
-    Raises SpecError for an empty list, an unknown and a repeated name.
+    `custom` is as in `check_component_name`. Raises SpecError for an empty list, an unknown and a
+    repeated name.
     """
     if value is None:
         return None
@@ -165,12 +181,7 @@ def check_components(value: object) -> Optional[Tuple[str, ...]]:
     if not value:
         raise SpecError("components", "is empty", "Remove it to build what the model has")
     for name in value:
-        if name not in GENERATION_COMPONENTS:
-            raise SpecError(
-                "components",
-                f"has {name!r}, which is no component",
-                nearest(str(name), GENERATION_COMPONENTS, COMPONENT_ALIASES),
-            )
+        check_component_name("components", name, f"has {name!r}, which is no component", custom)
         if list(value).count(name) > 1:
             raise SpecError("components", f"names {name!r} twice", "Name each component once")
     return tuple(value)

@@ -6,7 +6,7 @@ import math
 from typing import Any, Dict, Mapping, Tuple
 
 from model_export.plugin.field_errors import SpecError, nearest, require_mapping
-from model_export.plugin.generation_checks import plain_json
+from model_export.plugin.generation_checks import check_component_name, plain_json
 from model_export.quantizer_table import (
     ENUMS,
     EXTRA_OPTIONS,
@@ -16,7 +16,6 @@ from model_export.quantizer_table import (
     SETTINGS,
     QuantizerType,
 )
-from model_export.spec import GENERATION_COMPONENTS
 
 # What design notes and other tools call the engine's classes.
 _TYPE_ALIASES: Mapping[str, str] = {
@@ -46,10 +45,11 @@ _CLASS_ALIASES: Mapping[str, str] = {
 _EXAMPLE = '{"type": "OnnxRuntimeQuantizer", "config": "OnnxRuntimeDynamicConfig"}'
 
 
-def check_quantizer(value: object) -> Dict[str, Any]:
+def check_quantizer(value: object, custom: bool = False) -> Dict[str, Any]:
     """Check a target's `quantizer`: one for all components, or one each by the component's name.
 
-    Returns it with the class of its settings written out. Raises SpecError for an unknown type,
+    Returns it with the class of its settings written out. `custom` is as in
+    `check_component_name`. Raises SpecError for an unknown type,
     class, setting, enum value or component, and for a wrong type. Whether the export's format
     has it is for `check_combination`.
     """
@@ -58,14 +58,13 @@ def check_quantizer(value: object) -> Dict[str, Any]:
         raise SpecError("quantizer", "is empty", f"Remove it, or write {_EXAMPLE}")
     if "type" in given:
         return _check_one("quantizer", given)
-    known = ("model", *GENERATION_COMPONENTS)
     checked = {}
     for name, quantizer in sorted(given.items()):
         path = f"quantizer[{name!r}]"
-        if name not in known:
-            if not isinstance(quantizer, Mapping):
-                raise SpecError("quantizer", "has no 'type'", f"Write {_EXAMPLE}")
-            raise SpecError(path, "is neither 'type' nor a component", nearest(name, known))
+        if name != "model" and not isinstance(quantizer, Mapping):
+            raise SpecError("quantizer", "has no 'type'", f"Write {_EXAMPLE}")
+        if name != "model":
+            check_component_name(path, name, "is neither 'type' nor a component", custom)
         one = require_mapping(path, quantizer, f"a dict like {_EXAMPLE}")
         if "type" not in one:
             raise SpecError(path, "has no 'type'", f"Write {_EXAMPLE}")

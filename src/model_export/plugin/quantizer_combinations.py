@@ -99,7 +99,7 @@ def _check_components(spec: ExportSpec) -> None:
     if spec.for_generation or spec.inputs_from is not None:
         known = spec.components
     for name in spec.quantizer:
-        if name == "model" and spec.for_generation:
+        if name == "model" and spec.for_generation and spec.inputs_from is None:
             raise SpecError(
                 "quantizer['model']",
                 "is no component of an export for generation",

@@ -27,7 +27,8 @@ class QuantizerField(CheckedMappingField):
 
     @classmethod
     def check(cls, value: Any) -> None:
-        check_quantizer(value)
+        # Names of components are known with `inputs_from`, when the whole target is read.
+        check_quantizer(value, custom=True)
 
 
 class CalibrationField(CheckedMappingField):

@@ -48,16 +48,24 @@ def spec_of(settings: Mapping[str, Any]) -> ExportSpec:
         config["stateful"] = False
     for_generation = given.get("for_generation", False)
     multi_token_decode = given.get("multi_token_decode", False)
-    components = check_components(given.get("components"))
+    samples, inputs_from = given.get("sample_inputs"), given.get("inputs_from")
+    # Its file may have components of its own names, with and without `for_generation`.
+    custom = inputs_from is not None
+    components = check_components(given.get("components"), custom)
     if not for_generation:
         check_only_for_generation(
-            generation_config, multi_token_decode, components, "component_config" in given
+            generation_config,
+            multi_token_decode,
+            None if custom else components,
+            "component_config" in given and not custom,
         )
     component_config = check_component_config(
-        given.get("component_config", {}), {"export_format": export_format, **config}, components
+        given.get("component_config", {}),
+        {"export_format": export_format, **config},
+        components,
+        custom,
     )
     shapes = [part.get("dynamic_shapes") for part in (config, *component_config.values())]
-    samples, inputs_from = given.get("sample_inputs"), given.get("inputs_from")
     if samples is not None and inputs_from is not None:
         raise SpecError(
             "inputs_from", "is given beside `sample_inputs`, which it replaces", "Remove one"
@@ -76,7 +84,7 @@ def spec_of(settings: Mapping[str, Any]) -> ExportSpec:
         sample_inputs=None if samples is None else check_sample_inputs(samples),
         inputs_from=inputs_from,
         dims=check_dims(given.get("dims", {}), [item for item in shapes if item]),
-        quantizer=None if quantizer is None else check_quantizer(quantizer),
+        quantizer=None if quantizer is None else check_quantizer(quantizer, custom),
         calibration=None if calibration is None else check_calibration(calibration),
     )
     check_delegates(spec)

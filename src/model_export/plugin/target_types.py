@@ -167,13 +167,15 @@ class ComponentsField(CheckedNamesField):
         The graphs to build, of those that the model has. Default: all, or `decode` alone where
         `multi_token_decode` makes it serve the prompt. Needs `for_generation=True`.
 
-        Known: {", ".join(GENERATION_COMPONENTS)}.
+        Known: {", ".join(GENERATION_COMPONENTS)}. With a file in `inputs_from` that returns
+        components, what it calls them.
         """
     )
 
     @classmethod
     def check(cls, value: Any) -> None:
-        check_components(value)
+        # Known names: with `inputs_from`, when the whole target is read.
+        check_components(value, custom=True)
 
 
 class ComponentConfigField(CheckedMappingField):
@@ -187,7 +189,7 @@ class ComponentConfigField(CheckedMappingField):
 
     @classmethod
     def check(cls, value: Any) -> None:
-        check_component_config_part(value)
+        check_component_config_part(value, custom=True)
 
 
 class SampleInputsField(CheckedMappingField):

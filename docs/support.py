@@ -1,7 +1,7 @@
 """`./pants run docs:support`: writes `docs/support.md` from the measurements of all formats.
 
-The measurements are made before this program runs, each format's in its own resolve, and lie in
-`support/` beside it.
+The measurements are made before this program runs, each family's in each format's resolve, and lie
+in `support/` beside it.
 """
 
 from __future__ import annotations
@@ -16,10 +16,16 @@ _PAGE = Path("docs/support.md")
 
 
 def main() -> int:
-    """Read the measurements beside this program and write the page into the repository."""
+    """Read the measurements beside this program and write the page into the repository.
+
+    Raises IncompleteTable.
+    """
     here = Path(__file__).resolve().parent.parent / "support"
     documents = {
-        export_format: json.loads((here / f"{export_format}.json").read_text(encoding="utf-8"))
+        export_format: [
+            json.loads(path.read_text(encoding="utf-8"))
+            for path in sorted(here.glob(f"{export_format}_*.json"))
+        ]
         for export_format in FORMATS
     }
     measurements = read_measurements(documents)

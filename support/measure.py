@@ -2,7 +2,7 @@
 
 Each export and each verification runs the main function of the process that a build would run, in a
 process of its own, forked where torch and transformers are imported already: that is half of the
-time. OUTPUT gets a JSON list of `Measurement`s.
+time. OUTPUT gets JSON: `measurements`, a list of `Measurement`s, and `families`, the names of all.
 """
 
 from __future__ import annotations
@@ -140,6 +140,11 @@ def _child(module: str, argv: tuple[str, ...], folder: str, log: str) -> None:
 def main(argv: list[str]) -> int:
     """Measure, saying on stderr what came out of each."""
     export_format, output, *names = argv
+    families = [family.name for family in FAMILIES]
+    unknown = set(names) - set(families)
+    if unknown:
+        print(f"No family is called {', '.join(sorted(unknown))}.", file=sys.stderr)
+        return 2
     found = []
     for measurement in measure(export_format, names):
         print(
@@ -149,7 +154,8 @@ def main(argv: list[str]) -> int:
             flush=True,
         )
         found.append(asdict(measurement))
-    Path(output).write_text(json.dumps(found, indent=1), encoding="utf-8")
+    document = {"families": families, "measurements": found}
+    Path(output).write_text(json.dumps(document, indent=1), encoding="utf-8")
     return 0
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
 
 from support.measurement import REFUSED, VERIFIED, WRONG, Measurement
 
@@ -32,6 +33,10 @@ By the engine's quantizers ([quantization.md](quantization.md)), calibrated on t
 alone where they calibrate: models that generate with a growing cache, the others in a plain export.
 The bounds are those of a build.
 """
+
+
+class IncompleteTable(ValueError):
+    """A family without measurements, or a format without any."""
 
 
 def write_table(measurements: Sequence[Measurement]) -> str:
@@ -92,6 +97,21 @@ def _note(reason: str) -> str:
     return text.replace("|", "\\|").replace("<", "&lt;")
 
 
-def read_measurements(documents: Mapping[str, list[dict[str, str]]]) -> list[Measurement]:
-    """The measurements of every format's JSON list."""
-    return [Measurement(**item) for items in documents.values() for item in items]
+def read_measurements(documents: Mapping[str, list[dict[str, Any]]]) -> list[Measurement]:
+    """What `support.measure` wrote of each format, in the order of the families.
+
+    Raises IncompleteTable if it hasn't measured one of them in each format.
+    """
+    found: list[Measurement] = []
+    for export_format in FORMATS:
+        of_format = documents.get(export_format, [])
+        families = of_format[0]["families"] if of_format else []
+        measured = [Measurement(**item) for each in of_format for item in each["measurements"]]
+        missing = set(families) - {item.family for item in measured}
+        if missing or not families:
+            raise IncompleteTable(
+                f"Not measured in {export_format}: {', '.join(sorted(missing)) or 'any family'}. "
+                "Add it to _FAMILIES in support/BUILD."
+            )
+        found += sorted(measured, key=lambda item: families.index(item.family))
+    return found

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
+from typing import Any
+
+import pytest
 from support.measurement import REFUSED, VERIFIED, WRONG, Measurement
-from support.table import FORMATS, write_table
+from support.table import FORMATS, IncompleteTable, read_measurements, write_table
 
 
 def measured(outcome: str, reason: str = "", **changes: str) -> Measurement:
@@ -61,3 +65,34 @@ def test_quantizers_have_a_table_of_their_own_where_they_were_measured() -> None
     assert row(quantized, "BERT") == ["BERT", "refused (1)", "wrong (1)"]
     assert "| ViT |" not in quantized
     assert page.count("1. `model`: off") == 1
+
+
+def documents(*measured_families: str) -> dict[str, list[dict[str, Any]]]:
+    """A document each family, as its process writes it."""
+    return {
+        export_format: [
+            {
+                "families": ["BERT", "ViT"],
+                "measurements": [
+                    asdict(measured(VERIFIED, family=family, export_format=export_format))
+                ],
+            }
+            for family in measured_families
+        ]
+        for export_format in FORMATS
+    }
+
+
+def test_families_come_in_their_own_order_whatever_the_names_of_the_files() -> None:
+    found = read_measurements(documents("ViT", "BERT"))
+    assert [item.family for item in found] == ["BERT", "ViT"] * len(FORMATS)
+
+
+def test_a_family_that_was_not_measured_is_missed() -> None:
+    with pytest.raises(IncompleteTable, match=r"Not measured in dynamo: ViT\."):
+        read_measurements(documents("BERT"))
+
+
+def test_a_format_that_was_not_measured_is_missed() -> None:
+    with pytest.raises(IncompleteTable, match="onnx: any family"):
+        read_measurements({**documents("BERT", "ViT"), "onnx": []})

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
+from torch.fx.experimental.symbolic_shapes import GuardOnDataDependentSymNode
 from transformers import PreTrainedModel
+from transformers.exporters import DynamoConfig, DynamoExporter
 from transformers.exporters.utils import decompose_for_generation
 
-from exporter.backends.tiny_models import generation_spec
+from exporter.backends.tiny_models import generation_spec, make_spec
 from exporter.backends.tiny_multimodal import (
     IMAGE,
     llava_inputs,
@@ -21,6 +24,7 @@ from exporter.backends.tiny_multimodal import (
 from model_export.exporter.components import Component, build_components
 from model_export.exporter.errors import ExportError
 from model_export.exporter.merge_rule import find_merge_rule
+from model_export.exporter.probe import record_probe
 from model_export.manifest import MediaRecord, MultimodalRecord
 
 SPEC = generation_spec("dynamo", {})
@@ -109,3 +113,38 @@ def test_a_component_that_the_model_does_not_have() -> None:
     spec = generation_spec("dynamo", {}, components=("audio_encoder",))
     with pytest.raises(ExportError, match="names 'audio_encoder', which LlavaFor"):
         build_components(tiny_llava(), llava_inputs(), spec)
+
+
+PLAIN = make_spec("dynamo", {"dynamic": True})
+
+
+def test_images_of_grids_need_an_export_for_generation() -> None:
+    model, inputs = tiny_qwen2_vl(), qwen2_vl_inputs()
+    with pytest.raises(
+        ExportError, match="`for_generation` isn't set, and the forward pass of Qwen2"
+    ):
+        build_components(model, inputs, PLAIN)
+    text = {name: inputs[name] for name in ("input_ids", "attention_mask")}
+    assert [part.name for part in build_components(model, text, PLAIN)] == ["model"]
+
+
+def test_upstream_still_cannot_trace_a_grid() -> None:
+    """If this fails, `check_plain` can go."""
+    with pytest.raises(GuardOnDataDependentSymNode):
+        DynamoExporter().export_program(
+            tiny_qwen2_vl(), dict(qwen2_vl_inputs()), DynamoConfig(dynamic=True)
+        )
+
+
+def test_an_output_for_each_image_is_refused(tmp_path: Path) -> None:
+    """If this fails, LLaVA's images come out in one tensor: say so in docs/multimodal.md."""
+    model, inputs = tiny_llava(), llava_inputs()
+    multimodal = find_merge_rule(model, inputs, PLAIN)
+    message = (
+        r"`config\['dynamic'\]` lets sizes change, and which outputs `model` has changes with them "
+        r"\(`image_outputs.pooler_output.1` at batch 1, length \+5\)"
+    )
+    with pytest.raises(ExportError, match=message):
+        record_probe(model, None, inputs, PLAIN, tmp_path, multimodal)
+    fixed = make_spec("dynamo", {})
+    assert len(record_probe(model, None, inputs, fixed, tmp_path, multimodal).graphs) == 2

@@ -16,6 +16,7 @@ from model_export.exporter.custom_inputs import custom_inputs, has_custom_compon
 from model_export.exporter.errors import ExportError
 from model_export.exporter.mapped_weights import released_weights
 from model_export.exporter.multimodal_stages import (
+    check_plain,
     complete_stages,
     media_in_forward,
     sees_or_hears,
@@ -74,6 +75,7 @@ def capture_stages(
     if isinstance(model, PreTrainedModel):
         check_sizes(model, spec)
     if not spec.for_generation:
+        check_plain(model, inputs)
         return (Component("model", model, dict(inputs)),)
     if not model.can_generate():
         raise ExportError(

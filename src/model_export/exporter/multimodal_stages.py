@@ -15,6 +15,7 @@ from transformers.exporters.utils import get_leaf_tensors, is_multimodal, prepar
 
 # For what it registers with the engine.
 import model_export.exporter.packed_attention  # noqa: F401
+from model_export.exporter.errors import ExportError
 
 Stages: TypeAlias = "dict[str, tuple[torch.nn.Module, dict[str, Any]]]"
 
@@ -23,6 +24,8 @@ EMBEDDING = "embed_tokens"
 MEDIA_ENCODERS = ("image_encoder", "audio_encoder")
 PROJECTORS = ("multi_modal_projector", "connector", "embed_vision", "embed_audio")
 _ORDER = (*MEDIA_ENCODERS, *PROJECTORS, EMBEDDING, "language_model", "lm_head", "decode")
+# Their plain forward pass with images can't be traced; a test tries each.
+_READS_GRIDS = ("qwen2_vl",)
 # What a decode step takes of the arguments of `generate`: images and their like are in the cache.
 _DECODED = ("input_ids", "attention_mask", "position_ids")
 
@@ -30,6 +33,20 @@ _DECODED = ("input_ids", "attention_mask", "position_ids")
 def sees_or_hears(model: torch.nn.Module) -> bool:
     """Whether the engine cuts this model into encoders and a language model."""
     return is_multimodal(model) and not model.config.is_encoder_decoder
+
+
+def check_plain(model: PreTrainedModel, inputs: Mapping[str, Any]) -> None:
+    """Raise ExportError for inputs that a plain export of this model can't be traced with."""
+    grids = [name for name in inputs if name.endswith("_grid_thw")]
+    if grids and model.config.model_type in _READS_GRIDS:
+        raise ExportError(
+            "for_generation",
+            f"isn't set, and the forward pass of {type(model).__name__} counts with the numbers in "
+            f"`{grids[0]}`, which no trace can follow (transformers 5.24.0: "
+            "GuardOnDataDependentSymNode)",
+            "Set for_generation=True, whose graphs take images, or give text alone in "
+            "`sample_inputs`",
+        )
 
 
 @contextmanager

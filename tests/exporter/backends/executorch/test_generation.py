@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 import torch
 from executorch.runtime import Runtime
 from transformers import Qwen3ForCausalLM
+from transformers.exporters import DynamoConfig, DynamoExporter
 
 from exporter.backends.executorch.one_layer import one_layer_qwen3
 from exporter.backends.tiny_models import (
@@ -21,6 +23,8 @@ from exporter.backends.tiny_models import (
     left_padded,
     positions_of,
 )
+from model_export.exporter.backends.dynamo.static_cache import batch_forgotten
+from model_export.exporter.components import build_components
 from model_export.manifest import ComponentRecord
 
 STEPS = 4
@@ -123,3 +127,28 @@ def test_static_cache_comes_out_updated(model: Qwen3ForCausalLM, tmp_path: Path)
             tokens.append(ids)
         assert torch.equal(torch.cat(tokens, dim=1), greedy(model, inputs, STEPS))
         assert int(cache[2]) == past
+
+
+@pytest.mark.parametrize(
+    ("context", "numbers"),
+    # If the first fails, the engine has no batch among the outputs: `batch_forgotten` can go.
+    [(nullcontext(), 1), (batch_forgotten(), 0)],
+)
+def test_a_static_cache_comes_out_without_its_batch(
+    model: Qwen3ForCausalLM, context: AbstractContextManager[None], numbers: int
+) -> None:
+    spec = generation_spec(
+        "executorch",
+        {},
+        multi_token_decode=False,
+        components=("prefill",),
+        generation_config={"cache_implementation": "static", "max_cache_len": CACHE_LENGTH},
+    )
+    (prefill,) = build_components(model, left_padded(2, 8, 3), spec)
+    with context:
+        program, _ = DynamoExporter().export_program(
+            prefill.module, prefill.inputs, DynamoConfig(dynamic=True)
+        )
+    values = {node.name: node.meta.get("val") for node in program.graph.nodes}
+    given = [values[name] for name in program.graph_signature.user_outputs]
+    assert [isinstance(value, torch.SymInt) for value in given].count(True) == numbers

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 from transformers.cache_utils import StaticLayer
@@ -30,3 +31,23 @@ def _static_layers(value: Any) -> Iterator[StaticLayer]:
     elif hasattr(value, "layers") or hasattr(value, "self_attention_cache"):
         for item in vars(value).values():
             yield from _static_layers(item)
+
+
+@contextmanager
+def batch_forgotten() -> Iterator[None]:
+    """While the block traces: a static cache that a graph makes has no `batch_size` either.
+
+    It is a SymInt there, and comes out of the graph as a number beside the cache's tensors
+    (transformers 5.24.0): a `.pte` would have an output more for each layer.
+    """
+    original = StaticLayer.lazy_initialization
+
+    def without_batch(self: StaticLayer, *states: Any) -> None:
+        original(self, *states)
+        vars(self).pop("batch_size", None)
+
+    StaticLayer.lazy_initialization = without_batch
+    try:
+        yield
+    finally:
+        StaticLayer.lazy_initialization = original

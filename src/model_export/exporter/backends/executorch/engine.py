@@ -24,6 +24,7 @@ from model_export.exporter.backends.dynamo.engine import (
     EngineModule,
     explained,
 )
+from model_export.exporter.backends.dynamo.static_cache import batch_forgotten
 from model_export.exporter.backends.executorch import sym_ops  # noqa: F401  Registers a patch.
 from model_export.exporter.backends.executorch.mlx_gather import dynamic_gathers
 from model_export.exporter.backends.executorch.mlx_order import ordered_slots
@@ -99,6 +100,7 @@ def lower(
     config = ExecutorchConfig(**vars(tracing), **vars(keys))
     with (
         no_stack_traces(),
+        batch_forgotten(),
         _errors_only(),
         explained(),
         _planning_explained(),

@@ -9,12 +9,14 @@ import pytest
 import torch
 from executorch.exir import ExecutorchBackendConfig, to_edge
 from executorch.runtime import Runtime
+from torch.export import Dim
 from transformers.exporters import ExecutorchConfig, ExecutorchExporter
 from transformers.exporters.exporter_executorch import _dim_floor
 
 from exporter.backends.tiny_models import make_spec
 from model_export.exporter.backends.executorch import BACKEND
 from model_export.exporter.backends.executorch.backend import ExecutorchComponent
+from model_export.exporter.backends.executorch.bounds import DefaultBounds, bound_every_dimension
 from model_export.exporter.backends.executorch.engine import write
 from model_export.exporter.backends.executorch.flatc import use_packaged_flatc
 from model_export.exporter.errors import ExportError
@@ -90,6 +92,15 @@ def test_dynamic_bounds_every_dimension() -> None:
     assert _run(component, torch.ones(4, 32)).shape == (4, 32)
     with pytest.raises(RuntimeError):
         _run(component, torch.ones(4, 33))
+
+
+def test_vectors_of_tokens_are_bounded_as_tokens_are() -> None:
+    bounds = DefaultBounds(batch=4, traced_batch=2, sequence=256, fixed=frozenset())
+    inputs = {"inputs_embeds": torch.zeros(2, 8, 16), "pixel_values": torch.zeros(2, 8, 16)}
+    shapes = {name: {0: Dim.AUTO, 1: Dim.AUTO} for name in inputs}
+    tree = bound_every_dimension(shapes, inputs, bounds)
+    assert [tree["inputs_embeds"][axis].max for axis in (0, 1)] == [4, 256]
+    assert [tree["pixel_values"][axis].max for axis in (0, 1)] == [4, 32]
 
 
 def test_given_bounds_are_planned_however_large() -> None:

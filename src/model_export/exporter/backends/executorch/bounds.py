@@ -22,6 +22,8 @@ MAX_BATCH = 4
 MAX_SEQUENCE = 1024
 # Images, spectrograms and what else isn't tokens: their sizes say nothing about a model's limits.
 OTHER_GROWTH = 4
+# Floats with a vector for each token: what a language model takes whose prompt has images.
+_TOKEN_VECTORS = ("inputs_embeds",)
 
 
 @dataclass(frozen=True)
@@ -85,7 +87,8 @@ def bound_every_dimension(shapes: Any, inputs: Mapping[str, Any], bounds: Defaul
         return dim
 
     return {
-        name: _map_axes(shapes.get(name), value, bound, False) for name, value in inputs.items()
+        name: _map_axes(shapes.get(name), value, bound, name in _TOKEN_VECTORS)
+        for name, value in inputs.items()
     }
 
 
@@ -112,12 +115,15 @@ def _named_bounds(
         return dim
 
     for name, value in inputs.items():
-        _map_axes(shapes.get(name), value, collect, False)
+        _map_axes(shapes.get(name), value, collect, name in _TOKEN_VECTORS)
     return named
 
 
 def _map_axes(shapes: Any, value: Any, change: Any, in_cache: bool) -> Any:
-    """`change(dimension, tensor, axis, in_cache)` at every axis of `shapes` beside `value`."""
+    """`change(dimension, tensor, axis, in_cache)` at every axis of `shapes` beside `value`.
+
+    `in_cache` is also true of vectors that stand for tokens.
+    """
     if shapes is None:
         return None
     if isinstance(value, torch.Tensor):

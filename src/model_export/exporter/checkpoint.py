@@ -55,12 +55,14 @@ def load_config(checkpoint: Checkpoint) -> tuple[PreTrainedConfig, dict[str, str
     return config, drop_unexportable_attention(config)
 
 
-def load_model(checkpoint: Checkpoint, dtype: str) -> PreTrainedModel:
+def load_model(
+    checkpoint: Checkpoint, dtype: str, config: PreTrainedConfig | None = None
+) -> PreTrainedModel:
     """The model in eval mode with its weights in `dtype` (a torch name such as "float32").
 
     Weights that have that dtype in the file stay mapped from it, privately: no copy is made, and
     the file is never written. Attention is sdpa, or eager where the config says so or the
-    architecture has no sdpa.
+    architecture has no sdpa. `config` is what `load_config` found, if it was asked already.
 
     Raises ExportError if weights lack, have another shape, or are left over, unless the target
     itself names an architecture that takes only a part of the checkpoint.
@@ -68,7 +70,8 @@ def load_model(checkpoint: Checkpoint, dtype: str) -> PreTrainedModel:
     import torch
 
     architecture = architecture_class(checkpoint)
-    config, _ = load_config(checkpoint)
+    if config is None:
+        config, _ = load_config(checkpoint)
     try:
         model, found = architecture.from_pretrained(
             checkpoint.folder,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
@@ -123,16 +123,23 @@ def _custom_stages(
     """The components of the target's own file, whose `generate` has the spec's settings."""
     custom = custom_inputs(spec)
     assert custom is not None
-    own = model.generation_config if spec.for_generation else None
-    if spec.for_generation:
-        model.generation_config = capture_generation_config(model, spec)
-    try:
-        with full_length_windows(), released_weights(model):
-            parts = custom.components(model, inputs)
-    finally:
+    with full_length_windows(), released_weights(model), ExitStack() as settings:
         if spec.for_generation:
-            model.generation_config = own
+            config = capture_generation_config(model, spec)
+            settings.enter_context(generating_with(model, config))
+        parts = custom.components(model, inputs)
     return _as_components(parts)
+
+
+@contextmanager
+def generating_with(model: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
+    """In the block, the model's own config, which fills all that a call leaves unset, is this."""
+    own = model.generation_config
+    model.generation_config = config
+    try:
+        yield
+    finally:
+        model.generation_config = own
 
 
 def _as_components(

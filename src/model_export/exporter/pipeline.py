@@ -67,13 +67,13 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
     backend = load_backend(spec.export_format)
     check_every_config(backend, spec)
     checkpoint = open_checkpoint(folder, request.checkpoint, spec.architecture)
-    _, replaced_attention = load_config(checkpoint)
+    config, replaced_attention = load_config(checkpoint)
     for part, named in replaced_attention.items():
         where = f"config.json: {part}" if part else "config.json"
         print(f"{where} asks for {named}: exported with the default attention", file=sys.stderr)
     hermetic.seed()
     with _step("load the model"):
-        model = load_model(checkpoint, spec.dtype)
+        model = load_model(checkpoint, spec.dtype, config)
         tokenizer = load_tokenizer(checkpoint)
     adapter = Path(ADAPTER_FOLDER)
     if request.adapter is not None:

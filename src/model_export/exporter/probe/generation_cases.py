@@ -14,6 +14,7 @@ from transformers.exporters.utils import get_leaf_tensors
 from model_export.exporter.components import (
     capture_components,
     capture_generation_config,
+    generating_with,
     is_recurrent,
 )
 from model_export.exporter.custom_inputs import has_custom_components
@@ -157,7 +158,7 @@ def _generate(
     config.max_new_tokens = steps
     config.output_logits = True
     config.return_dict_in_generate = True
-    with _settings(model, config), released_weights(model), _cache_shapes(model) as shapes:
+    with generating_with(model, config), released_weights(model), _cache_shapes(model) as shapes:
         # Whisper's own `generate` adds prompts and timestamps of its own to what the graphs do.
         output = GenerationMixin.generate(model, **inputs, generation_config=config)
     return _Eager(
@@ -179,17 +180,6 @@ def _bare_config(model: PreTrainedModel, spec: ExportSpec) -> GenerationConfig:
             if (value := getattr(own, name, None)) is not None
         },
     )
-
-
-@contextmanager
-def _settings(model: PreTrainedModel, config: GenerationConfig) -> Iterator[None]:
-    """`generate` fills every unset value from the model's own config: keep it out of that."""
-    own = model.generation_config
-    model.generation_config = config
-    try:
-        yield
-    finally:
-        model.generation_config = own
 
 
 @contextmanager

@@ -54,7 +54,12 @@ def resized(
     sequence = None if nested else _sequence_length(model, inputs)
     draw = np.random.Generator(np.random.PCG64([sizes.batch, sizes.longer + 1000]))
     tensors = {name: value for name, value in inputs.items() if isinstance(value, torch.Tensor)}
-    shapes = {name: _shape(name, value, spec, sizes, sequence) for name, value in tensors.items()}
+    shapes = {}
+    for name, value in tensors.items():
+        longer = max(2, (sequence or 0) + sizes.longer)
+        batch = _allowed(name, BATCH_AXIS, sizes.batch, spec)
+        length = _allowed(name, SEQUENCE_AXIS, longer, spec)
+        shapes[name] = _shape(value, sequence, batch, length)
     if any(
         tensors[ids].shape == tensors[mask].shape and shapes[ids] != shapes[mask]
         for ids, mask in PADDING_NAMES
@@ -71,16 +76,14 @@ def at_named_sizes(
 
     A mask whose own axes have no names goes with its token ids. All else stays as it was traced.
     """
-    given = spec.config.get("dynamic_shapes") or {}
-    shapes = {}
-    for name, tensor in inputs.items():
-        if isinstance(tensor, torch.Tensor):
-            axes = given.get(name) or {}
-            shapes[name] = tuple(
-                # Keys are strings where the spec has come through JSON.
-                sizes.get(axes.get(str(axis), axes.get(axis, "")), size)
-                for axis, size in enumerate(tensor.shape)
-            )
+    shapes = {
+        name: tuple(
+            sizes.get(_dimension(name, axis, spec) or "", size)
+            for axis, size in enumerate(tensor.shape)
+        )
+        for name, tensor in inputs.items()
+        if isinstance(tensor, torch.Tensor)
+    }
     for ids, mask in PADDING_NAMES:
         if {ids, mask} <= set(shapes):
             shapes[mask] = shapes[ids]
@@ -92,16 +95,11 @@ def of_batch_and_length(
 ) -> dict[str, Any]:
     """Other values for `inputs`, of so many sequences and positions; None leaves what is traced."""
     sequence = _sequence_length(model, inputs)
-    shapes = {}
-    for name, tensor in inputs.items():
-        if isinstance(tensor, torch.Tensor):
-            shape = list(tensor.shape)
-            if batch is not None and tensor.ndim > BATCH_AXIS:
-                shape[BATCH_AXIS] = batch
-            on_sequence = tensor.ndim > SEQUENCE_AXIS and shape[SEQUENCE_AXIS] == sequence
-            if length is not None and on_sequence and _is_integer(tensor):
-                shape[SEQUENCE_AXIS] = length
-            shapes[name] = tuple(shape)
+    shapes = {
+        name: _shape(tensor, sequence, batch, length)
+        for name, tensor in inputs.items()
+        if isinstance(tensor, torch.Tensor)
+    }
     return _remade(model, inputs, shapes, np.random.Generator(np.random.PCG64(0)))
 
 
@@ -145,30 +143,37 @@ def _sequence_length(model: PreTrainedModel, inputs: Mapping[str, Any]) -> int |
 
 
 def _shape(
-    name: str, tensor: torch.Tensor, spec: ExportSpec, sizes: Sizes, sequence: int | None
+    tensor: torch.Tensor, sequence: int | None, batch: int | None, length: int | None
 ) -> tuple[int, ...]:
+    """The shape of `tensor` with so many sequences and, where its second axis is one, positions."""
     shape = list(tensor.shape)
-    if tensor.ndim > BATCH_AXIS:
-        shape[BATCH_AXIS] = _size(name, BATCH_AXIS, shape[BATCH_AXIS], sizes.batch, spec)
+    if batch is not None and tensor.ndim > BATCH_AXIS:
+        shape[BATCH_AXIS] = batch
     on_sequence = tensor.ndim > SEQUENCE_AXIS and shape[SEQUENCE_AXIS] == sequence
-    if sequence is not None and on_sequence and _is_integer(tensor):
-        wanted = max(2, sequence + sizes.longer)
-        shape[SEQUENCE_AXIS] = _size(name, SEQUENCE_AXIS, sequence, wanted, spec)
+    if length is not None and on_sequence and _is_integer(tensor):
+        shape[SEQUENCE_AXIS] = length
     return tuple(shape)
 
 
-def _size(name: str, axis: int, traced: int, wanted: int, spec: ExportSpec) -> int:
-    """`wanted` as far as the spec lets this axis change."""
-    given = spec.config.get("dynamic_shapes")
-    if given is None:
-        return wanted if spec.config.get("dynamic") else traced
-    axes = given.get(name)
-    # Keys are strings where the spec has come through JSON.
-    dim = axes.get(str(axis), axes.get(axis)) if isinstance(axes, Mapping) else None
+def _allowed(name: str, axis: int, wanted: int, spec: ExportSpec) -> int | None:
+    """`wanted` as far as the spec lets this axis change; None where it doesn't."""
+    if spec.config.get("dynamic_shapes") is None:
+        return wanted if spec.config.get("dynamic") else None
+    dim = _dimension(name, axis, spec)
     if dim is None or dim == "STATIC":
-        return traced
+        return None
     low, high = spec.dims.get(dim, (1, wanted))
     return min(max(wanted, low), high)
+
+
+def _dimension(name: str, axis: int, spec: ExportSpec) -> str | None:
+    """What the spec's `dynamic_shapes` calls an axis of an input."""
+    axes = (spec.config.get("dynamic_shapes") or {}).get(name)
+    if not isinstance(axes, Mapping):
+        return None
+    # Keys are strings where the spec has come through JSON.
+    dim: str | None = axes.get(str(axis), axes.get(axis))
+    return dim
 
 
 def _values(

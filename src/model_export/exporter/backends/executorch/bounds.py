@@ -23,6 +23,8 @@ MAX_SEQUENCE = 1024
 # Images, spectrograms and what else isn't tokens: their sizes say nothing about a model's limits.
 OTHER_GROWTH = 4
 # Floats with a vector for each token: what a language model takes whose prompt has images.
+# What says where each image ends among patches that lie in a row.
+_PACKED = "cu_seqlens"
 _TOKEN_VECTORS = ("inputs_embeds",)
 
 
@@ -46,8 +48,10 @@ class DefaultBounds:
         traced_batch = tensors[0].shape[0] if tensors else 1
         lengths = _static_cache_lengths(inputs)
         limit = max(lengths) if lengths else min(_model_limit(module), MAX_SEQUENCE)
+        # Patches of images, one after the other, are no batch.
+        growth = OTHER_GROWTH if _PACKED in inputs else 1
         return cls(
-            max(MAX_BATCH, traced_batch),
+            max(MAX_BATCH, growth * traced_batch),
             traced_batch,
             max([limit, *(tensor.shape[1] for tensor in tensors if _is_tokens(tensor))]),
             frozenset(lengths),

@@ -30,6 +30,7 @@ from model_export.exporter.backends.executorch.mlx_gather import dynamic_gathers
 from model_export.exporter.backends.executorch.mlx_order import ordered_slots
 from model_export.exporter.backends.executorch.unchanged_graphs import unchanged_graphs_kept
 from model_export.exporter.backends.executorch.upper_bounds import exact_upper_bounds
+from model_export.exporter.backends.executorch.whole_convolutions import whole_convolutions
 from model_export.exporter.errors import ExportError
 from model_export.exporter.stack_traces import no_stack_traces
 from model_export.spec import ExportSpec
@@ -101,6 +102,7 @@ def lower(
     with (
         no_stack_traces(),
         batch_forgotten(),
+        whole_convolutions(),
         _errors_only(),
         explained(),
         _planning_explained(),

@@ -17,8 +17,10 @@ from exporter.backends.tiny_models import generation_spec, make_spec
 from exporter.backends.tiny_multimodal import (
     IMAGE,
     llava_inputs,
+    qwen2_audio_inputs,
     qwen2_vl_inputs,
     tiny_llava,
+    tiny_qwen2_audio,
     tiny_qwen2_vl,
 )
 from model_export.exporter.components import Component, build_components
@@ -148,3 +150,13 @@ def test_an_output_for_each_image_is_refused(tmp_path: Path) -> None:
         record_probe(model, None, inputs, PLAIN, tmp_path, multimodal)
     fixed = make_spec("dynamo", {})
     assert len(record_probe(model, None, inputs, fixed, tmp_path, multimodal).graphs) == 2
+
+
+def test_the_mask_of_a_sound_is_refused() -> None:
+    model, inputs = tiny_qwen2_audio(), qwen2_audio_inputs()
+    assert "audio_encoder" in _components(model, dict(inputs))
+    message = r"`sample_inputs\['feature_attention_mask'\]` goes with images or sound, and no graph"
+    with pytest.raises(ExportError, match=message):
+        find_merge_rule(model, inputs, SPEC)
+    text = {"input_ids": inputs["input_ids"] % 240, "attention_mask": inputs["attention_mask"]}
+    assert find_merge_rule(model, text, SPEC) == MultimodalRecord((), None, None)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -19,6 +19,7 @@ from transformers import PreTrainedModel
 from transformers.exporters.utils import get_leaf_tensors
 
 from model_export.exporter.components import Component, capture_stages
+from model_export.exporter.errors import ExportError
 from model_export.exporter.multimodal_stages import (
     MEDIA_ENCODERS,
     PROJECTORS,
@@ -46,24 +47,47 @@ def find_merge_rule(
     """What a loop over the graphs of a model has to do between them; None for one of text alone.
 
     `inputs` are the sample inputs. An encoder whose vectors get into the prompt in a way that no
-    rule describes is left out of the record.
+    rule describes is left out of the record. Raises ExportError for a sample input that the
+    model's own code uses between the graphs.
     """
     if not sees_or_hears(model) or "input_ids" not in inputs or not model.can_generate():
         return None
     stages = capture_stages(model, dict(inputs), replace(spec, for_generation=True))
     modules = {stage.name: stage.module for stage in stages}
+    if "language_model" not in modules:
+        return None  # Components of the target's own file, which nobody puts together.
     media: list[MediaRecord] = []
     encoders = [name for name in MEDIA_ENCODERS if name in modules]
     if encoders:
         seen = _watch(model, inputs, modules)
         rules = [_rule(model, encoder, inputs, seen) for encoder in encoders]
         media = [rule for rule in rules if rule is not None]
+        _check_all_taken(model, inputs, media)
     grid = getattr(getattr(model.config, "vision_config", None), "spatial_merge_size", None)
     return MultimodalRecord(
         media=tuple(media),
         grid_merge=grid if isinstance(grid, int) else None,
         position_planes=_planes(stages),
     )
+
+
+def _check_all_taken(
+    model: PreTrainedModel, inputs: Mapping[str, Any], media: Sequence[MediaRecord]
+) -> None:
+    """Raise ExportError for an input that isn't of the tokens, nor of any encoder.
+
+    The mask of Qwen2-Audio's frames, for one: by it the model cuts what its encoder made.
+    """
+    taken = {name for rule in media for name in rule.inputs}
+    for name, value in inputs.items() if media else ():
+        of_tokens = not isinstance(value, torch.Tensor) or value.shape == inputs["input_ids"].shape
+        if name not in taken and not of_tokens:
+            raise ExportError(
+                f"sample_inputs[{name!r}]",
+                f"goes with images or sound, and no graph of {type(model).__name__} takes it as it "
+                "is: the model's own code computes with it between the graphs",
+                "Give text alone, or export the encoder by itself (`inputs_from`, docs/inputs.md)",
+            )
 
 
 def _planes(stages: tuple[Component, ...]) -> int | None:

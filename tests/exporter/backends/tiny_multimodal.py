@@ -11,6 +11,10 @@ from transformers import (
     LlavaConfig,
     LlavaForConditionalGeneration,
     PreTrainedModel,
+    Qwen2AudioConfig,
+    Qwen2AudioEncoderConfig,
+    Qwen2AudioForConditionalGeneration,
+    Qwen2Config,
     Qwen2VLConfig,
     Qwen2VLForConditionalGeneration,
 )
@@ -18,6 +22,7 @@ from transformers import (
 Model = TypeVar("Model", bound=PreTrainedModel)
 
 IMAGE, VIDEO, START, END = 250, 251, 252, 253
+SOUND = 250
 # Vectors that an image of LLaVA's becomes: (16 / 8) ** 2.
 VECTORS = 4
 PATCH_NUMBERS = 3 * 2 * 4 * 4
@@ -83,6 +88,37 @@ def tiny_qwen2_vl() -> Qwen2VLForConditionalGeneration:
         vision_end_token_id=END,
     )
     return _talkative(Qwen2VLForConditionalGeneration(config).eval())
+
+
+def tiny_qwen2_audio() -> Qwen2AudioForConditionalGeneration:
+    """Whisper's encoder, whose 40 frames become ten vectors, and a Qwen2."""
+    torch.manual_seed(0)
+    config = Qwen2AudioConfig(
+        text_config=Qwen2Config(**_TEXT),
+        audio_config=Qwen2AudioEncoderConfig(
+            num_mel_bins=8,
+            encoder_layers=1,
+            encoder_attention_heads=2,
+            encoder_ffn_dim=32,
+            d_model=32,
+            max_source_positions=20,
+        ),
+        audio_token_index=SOUND,
+        pad_token_id=0,
+    )
+    return _talkative(Qwen2AudioForConditionalGeneration(config).eval())
+
+
+def qwen2_audio_inputs() -> dict[str, torch.Tensor]:
+    """Two prompts with a sound of full length each."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(10, 240, (2, 18), generator=generator)
+    ids[:, 4:14] = SOUND
+    return {
+        **_padded(ids),
+        "input_features": torch.rand(2, 8, 40, generator=generator),
+        "feature_attention_mask": torch.ones(2, 40, dtype=torch.int64),
+    }
 
 
 def llava_inputs(batch: int = 2, length: int = 12, seed: int = 1) -> dict[str, torch.Tensor]:

@@ -10,6 +10,7 @@ import torch
 from transformers import DynamicCache
 
 from exporter.backends.tiny_models import generation_spec, make_spec, tiny_bert, tiny_qwen3
+from exporter.backends.tiny_multimodal import tiny_qwen2_audio
 from model_export.exporter.custom_inputs import custom_inputs
 from model_export.exporter.errors import ExportError
 from model_export.exporter.pipeline import run_export
@@ -160,6 +161,30 @@ def test_a_plain_export_without_components_of_its_own_has_no_names(
     spec = make_spec("dynamo", {}, inputs_from=_file(tmp_path, SAMPLES), **{field: value})
     with pytest.raises(ExportError, match=f"`{field}` only has a meaning with for_generation"):
         _export(tmp_path, spec, tiny_bert())
+
+
+def test_an_encoder_of_sound_is_exported_by_itself(tmp_path: Path) -> None:
+    text = """\
+import torch
+
+def sample_inputs(model, tokenizer):
+    ids = torch.full((2, 14), model.config.audio_token_id)
+    ids[:, :4] = 7
+    return {
+        "input_ids": ids,
+        "attention_mask": torch.ones_like(ids),
+        "input_features": torch.arange(640).reshape(2, 8, 40) / 640,
+        "feature_attention_mask": torch.ones(2, 40, dtype=torch.int64),
+    }
+
+def components(model, inputs):
+    features = {"input_features": inputs["input_features"]}
+    return {"audio_encoder": (model.model.audio_tower, features)}
+"""
+    spec = make_spec("dynamo", {"dynamic": True}, inputs_from=_file(tmp_path, text))
+    manifest, probe = _export(tmp_path, spec, tiny_qwen2_audio())
+    assert [part.name for part in manifest.components] == ["audio_encoder"]
+    assert len(probe.graphs) == 3
 
 
 def test_components_of_the_model_itself_are_compared_in_generations(tmp_path: Path) -> None:

@@ -86,7 +86,7 @@ def _check_all_taken(
                 f"sample_inputs[{name!r}]",
                 f"goes with images or sound, and no graph of {type(model).__name__} takes it as it "
                 "is: the model's own code computes with it between the graphs",
-                "Give text alone, or export the encoder by itself (`inputs_from`, docs/inputs.md)",
+                "Export the encoder by itself (`inputs_from`, docs/inputs.md)",
             )
 
 

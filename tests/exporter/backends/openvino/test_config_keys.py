@@ -11,13 +11,13 @@ import pytest
 import torch
 from torch._dynamo.exc import Unsupported
 
+from exporter.backends.openvino.exported import Exported
 from exporter.backends.tiny_models import (
     export,
     generation_spec,
     left_padded,
     make_spec,
     tiny_bert,
-    tiny_qwen3,
 )
 from model_export.exporter.backends.openvino import BACKEND
 from model_export.exporter.errors import ExportError
@@ -54,17 +54,15 @@ def test_dynamic_and_compress_to_fp16(tmp_path: Path) -> None:
     assert sizes[1] < 0.55 * sizes[0]
 
 
-def test_stateful_false_passes_the_cache_through_ports(tmp_path: Path) -> None:
-    names = {}
-    for stateful in (True, False):
-        spec = generation_spec("openvino", {"stateful": stateful}, components=("decode",))
-        folder = tmp_path / str(stateful)
-        record = export(tiny_qwen3(), left_padded(*_TRACED), spec, folder)["decode"]
-        model = openvino.Core().read_model(folder / record.file)
-        assert len(model.get_variables()) == (4 if stateful else 0)
-        names[stateful] = {tensor.name for tensor in record.inputs}
-    assert "beam_idx" in names[True]
-    assert names[False] - names[True] == {
+def test_stateful_false_passes_the_cache_through_ports(
+    stateful: Exported, stateless: Exported
+) -> None:
+    names = []
+    for exported, variables in ((stateful, 4), (stateless, 0)):
+        assert len(exported.read("decode").get_variables()) == variables
+        names.append({tensor.name for tensor in exported.records["decode"].inputs})
+    assert "beam_idx" in names[0]
+    assert names[1] - names[0] == {
         f"input.cache.layers.{layer}.{part}" for layer in (0, 1) for part in ("keys", "values")
     }
 

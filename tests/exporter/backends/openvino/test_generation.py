@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass
 from pathlib import Path
 
 import numpy as np
 import openvino
 import pytest
 import torch
-from transformers import Qwen3ForCausalLM
 
+from exporter.backends.openvino.exported import Exported
 from exporter.backends.tiny_models import (
     HEAD_DIM,
     KV_HEADS,
@@ -28,33 +27,8 @@ from exporter.backends.tiny_models import (
 from model_export.exporter.backends.openvino.backend import SHARED_WEIGHTS_FILE
 from model_export.exporter.errors import ExportError
 from model_export.exporter.leaks import build_paths, check_no_leak
-from model_export.manifest import ComponentRecord
 
 _TRACED, _OTHER = (2, 8, 3), (3, 13, 5)
-# The CPU plugin doesn't take the hint from the IR: it would compute in bfloat16 where there is AMX.
-_FLOAT32 = {"INFERENCE_PRECISION_HINT": "f32"}
-
-
-@dataclass(frozen=True)
-class Exported:
-    model: Qwen3ForCausalLM
-    folder: Path
-    records: dict[str, ComponentRecord]
-
-    def compiled(self, component: str) -> openvino.CompiledModel:
-        record = self.records[component]
-        (weights,) = record.weights
-        core = openvino.Core()
-        model = core.read_model(self.folder / record.file, self.folder / weights)
-        return core.compile_model(model, "CPU", _FLOAT32)
-
-
-@pytest.fixture(scope="module")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Exported:
-    folder = tmp_path_factory.mktemp("qwen3")
-    spec = generation_spec("openvino", {}, components=("prefill", "decode"))
-    records = export(tiny_qwen3(), left_padded(*_TRACED), spec, folder)
-    return Exported(tiny_qwen3(), folder, records)
 
 
 @pytest.mark.parametrize("shape", [_TRACED, _OTHER])
@@ -131,26 +105,23 @@ def test_records_have_the_ports(exported: Exported) -> None:
     assert cache == ("?", KV_HEADS, "?", HEAD_DIM)
 
 
-def test_a_component_does_not_depend_on_its_neighbours(exported: Exported, tmp_path: Path) -> None:
-    alone = export(
-        tiny_qwen3(),
-        left_padded(*_TRACED),
-        generation_spec("openvino", {}, components=("decode",)),
-        tmp_path,
-    )["decode"]
+def test_a_component_does_not_depend_on_its_neighbours(
+    exported: Exported, stateful: Exported
+) -> None:
+    alone = stateful.records["decode"]
     assert (alone.file, alone.weights) == ("openvino_decode.xml", ("openvino_decode.bin",))
-    openvino.Core().read_model(tmp_path / alone.file)  # Finds the .bin of its own name by itself.
+    # Finds the .bin of its own name by itself.
+    openvino.Core().read_model(stateful.folder / alone.file)
 
     def without_places(folder: Path) -> str:
         text = (folder / alone.file).read_text(encoding="utf-8")
         return re.sub(r'offset="\d+"', "", text)
 
-    assert without_places(tmp_path) == without_places(exported.folder)
+    assert without_places(stateful.folder) == without_places(exported.folder)
 
 
-def test_fixed_axes_of_a_cache_are_sizes(tmp_path: Path) -> None:
-    spec = generation_spec("openvino", {"stateful": False}, components=("decode",))
-    decode = export(tiny_qwen3(), left_padded(*_TRACED), spec, tmp_path)["decode"]
+def test_fixed_axes_of_a_cache_are_sizes(stateless: Exported) -> None:
+    decode = stateless.records["decode"]
     caches = [t for t in (*decode.inputs, *decode.outputs) if "cache" in t.name]
     assert len(caches) == 4 * LAYERS
     assert {tensor.shape for tensor in caches} == {("?", KV_HEADS, "?", HEAD_DIM)}

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import openvino
 import pytest
 
+from exporter.backends.openvino.exported import Exported
 from exporter.backends.tiny_models import (
     LAYERS,
     export,
@@ -19,19 +19,14 @@ from model_export.exporter.backends.openvino import backend
 _FUSED = "ScaledDotProductAttention"
 
 
-def _operations(folder: Path) -> list[str]:
+def _operations(exported: Exported) -> list[str]:
     """What a compiled decode component consists of."""
-    core = openvino.Core()
-    model = core.read_model(folder / "openvino_decode.xml")
-    compiled = core.compile_model(model, "CPU", {"INFERENCE_PRECISION_HINT": "f32"})
-    operations = compiled.get_runtime_model().get_ordered_ops()
+    operations = exported.compiled("decode").get_runtime_model().get_ordered_ops()
     return [operation.get_rt_info()["layerType"].astype(str) for operation in operations]
 
 
-def test_every_layer_is_one_operation_with_its_state(tmp_path: Path) -> None:
-    spec = generation_spec("openvino", {}, components=("decode",))
-    export(tiny_qwen3(), left_padded(2, 8, 3), spec, tmp_path)
-    operations = _operations(tmp_path)
+def test_every_layer_is_one_operation_with_its_state(stateful: Exported) -> None:
+    operations = _operations(stateful)
     assert operations.count(_FUSED) == LAYERS
     assert "Softmax" not in operations
 
@@ -40,18 +35,18 @@ def test_the_engine_alone_is_not_fused(tmp_path: Path, monkeypatch: pytest.Monke
     """When this fails, transformers or OpenVINO has mended it: remove `grouped_attention`."""
     monkeypatch.setattr(backend, "share_heads", lambda model: 0)
     spec = generation_spec("openvino", {}, components=("decode",))
-    export(tiny_qwen3(), left_padded(2, 8, 3), spec, tmp_path)
-    assert _operations(tmp_path).count(_FUSED) == 0
+    records = export(tiny_qwen3(), left_padded(2, 8, 3), spec, tmp_path)
+    assert _operations(Exported(tiny_qwen3(), tmp_path, records)).count(_FUSED) == 0
 
 
-@pytest.mark.parametrize("name", ["prefill", "decode"])
-def test_a_graph_without_state_has_the_broadcasts_too(name: str, tmp_path: Path) -> None:
-    spec = generation_spec("openvino", {"stateful": False}, components=(name,))
-    export(tiny_qwen3(), left_padded(2, 8, 3), spec, tmp_path)
-    model = openvino.Core().read_model(tmp_path / f"openvino_{name}.xml")
+@pytest.mark.parametrize(("fixture", "name"), [("exported", "prefill"), ("stateless", "decode")])
+def test_a_graph_without_state_has_the_broadcasts_too(
+    fixture: str, name: str, request: pytest.FixtureRequest
+) -> None:
+    exported: Exported = request.getfixturevalue(fixture)
     modes = [
         operation.get_attributes()["mode"]
-        for operation in model.get_ops()
+        for operation in exported.read(name).get_ops()
         if operation.get_type_name() == "Broadcast"
     ]
     assert modes.count("bidirectional") == 2 * LAYERS

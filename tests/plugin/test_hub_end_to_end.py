@@ -11,6 +11,7 @@ import re
 import shutil
 import subprocess
 import uuid
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Iterator
 
@@ -43,75 +44,100 @@ def _build(optimize: bool = True, more: str = "") -> str:
     return BUILD.format(optimize=optimize, more=more)
 
 
-@pytest.fixture
-def hub() -> Iterator[Hub]:
+def _serve() -> Hub:
     if "PANTS_PEX_CLI_VERSION" not in os.environ:
         pytest.skip("needs the pex CLI that ./pants builds")
     model = HubRepository(REPO, tiny_qwen3(uuid.uuid4().hex))
-    with Hub([model, HubRepository(LORA, tiny_lora())]) as hub:
-        yield hub
+    return Hub([model, HubRepository(LORA, tiny_lora())])
 
 
-@pytest.fixture
-def build_roots(tmp_path: Path) -> Iterator[Path]:
-    """A folder for build roots, whose daemons end with the test."""
-    yield tmp_path
-    end_daemons(tmp_path)
+@pytest.fixture(scope="module")
+def build_roots(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """A folder for build roots, whose daemons end with the tests."""
+    folder = tmp_path_factory.mktemp("roots")
+    yield folder
+    end_daemons(folder)
 
 
-def test_lock_and_build_then_build_elsewhere_without_a_hub(hub: Hub, build_roots: Path) -> None:
-    first = BuildRoot.make(build_roots / "first", _build())
-    unlocked = first.refused("package", "m:x", endpoint=hub.endpoint)
-    assert unlocked == (
+@dataclass(frozen=True)
+class FirstBuild:
+    """A repository whose model was locked and built, the hub, and what Pants said meanwhile."""
+
+    hub: Hub
+    commit: str
+    root: BuildRoot
+    unlocked: str
+    asked_before_lock: int
+    said: str
+
+    def copy(self, folder: Path, build: str) -> BuildRoot:
+        """Another repository, with the same lock."""
+        made = BuildRoot.make(folder, build)
+        shutil.copy(self.root.root / LOCK_FILE, made.root / LOCK_FILE)
+        return made
+
+
+@pytest.fixture(scope="module")
+def first(build_roots: Path) -> Iterator[FirstBuild]:
+    with _serve() as hub:
+        commit = hub.repositories[REPO].refs["refs/heads/main"]
+        root = BuildRoot.make(build_roots / "first", _build())
+        unlocked = root.refused("package", "m:x", endpoint=hub.endpoint)
+        asked = len(hub.requests)
+        locked = root.pants("lock-checkpoints", "m::", endpoint=hub.endpoint)
+        assert locked.returncode == 0, locked.stdout[-4000:]
+        said = root.builds(endpoint=hub.endpoint)
+        yield FirstBuild(hub, commit, root, unlocked, asked, said)
+
+
+def test_lock_and_build(first: FirstBuild) -> None:
+    assert first.unlocked == (
         f"m:x: `model` {REPO!r} isn't locked: hub ids are pinned in {LOCK_FILE}, which has no "
         "entry for it. Lock it: ./pants lock-checkpoints m:x."
     )
-    assert hub.requests == []
+    assert first.asked_before_lock == 0
+    (entry,) = first.root.lock().checkpoints.values()
+    assert (entry.key, entry.commit) == (f"{REPO}@main", first.commit)
 
-    locked = first.pants("lock-checkpoints", "m::", endpoint=hub.endpoint)
-    assert locked.returncode == 0, locked.stdout[-4000:]
-    commit = hub.repositories[REPO].refs["refs/heads/main"]
-    (entry,) = first.lock().checkpoints.values()
-    assert (entry.key, entry.commit) == (f"{REPO}@main", commit)
-
-    said = first.builds(endpoint=hub.endpoint)
-    assert re.search(r"Completed: Fetch 2 files \(.*\) of acme/tiny-qwen3 \(m:x\)", said)
-    manifest = first.manifest()
+    assert re.search(r"Completed: Fetch 2 files \(.*\) of acme/tiny-qwen3 \(m:x\)", first.said)
+    manifest = first.root.manifest()
     assert manifest.checkpoint.source == "hub"
-    assert manifest.checkpoint.identity == f"{REPO}@{commit}"
+    assert manifest.checkpoint.identity == f"{REPO}@{first.commit}"
+    files = first.hub.repositories[REPO].commits[first.commit]
     assert {file.path: file.sha256 for file in manifest.checkpoint.files} == {
-        path: file.content.sha256 for path, file in hub.repositories[REPO].commits[commit].items()
+        path: file.content.sha256 for path, file in files.items()
     }
     assert manifest.verification.status == "passed"
-    assert (first.artifact / "decode.onnx").is_file()
+    assert (first.root.artifact / "decode.onnx").is_file()
 
+
+def test_a_build_elsewhere_without_a_hub(first: FirstBuild, build_roots: Path) -> None:
     # The branch moves; the lock doesn't, and nobody asks.
-    asked = len(hub.requests)
-    hub.repositories[REPO].commit(tiny_qwen3("another"))
-    second = BuildRoot.make(build_roots / "second", _build())
-    shutil.copy(first.root / LOCK_FILE, second.root / LOCK_FILE)
-    second.builds(endpoint=hub.endpoint)
-    assert len(hub.requests) == asked
-    third = BuildRoot.make(build_roots / "third", _build())
-    shutil.copy(first.root / LOCK_FILE, third.root / LOCK_FILE)
+    asked = len(first.hub.requests)
+    first.hub.repositories[REPO].commit(tiny_qwen3("another"))
+    second = first.copy(build_roots / "second", _build())
+    second.builds(endpoint=first.hub.endpoint)
+    assert len(first.hub.requests) == asked
+    third = first.copy(build_roots / "third", _build())
     third.builds(endpoint=NO_HUB)
-    assert first.files() == second.files() == third.files()
+    assert first.root.files() == second.files() == third.files()
 
 
-def test_a_build_in_an_empty_network_namespace(hub: Hub, build_roots: Path) -> None:
+def test_a_build_in_an_empty_network_namespace(first: FirstBuild, build_roots: Path) -> None:
     """What was fetched is exported and verified there, and not taken from a cache."""
     if shutil.which("unshare") is None or subprocess.run([*ISOLATED, "true"]).returncode:
         pytest.skip("needs the right to make a network namespace (`unshare --map-root-user --net`)")
-    online = BuildRoot.make(build_roots / "online", _build())
-    assert online.pants("lock-checkpoints", "m:x", endpoint=hub.endpoint).returncode == 0
-    online.builds(endpoint=hub.endpoint)
-
-    offline = BuildRoot.make(build_roots / "offline", _build(optimize=False))
-    shutil.copy(online.root / LOCK_FILE, offline.root / LOCK_FILE)
-    said = offline.builds("--no-pantsd", endpoint=hub.endpoint, prefix=ISOLATED)
+    offline = first.copy(build_roots / "offline", _build(optimize=False))
+    said = offline.builds("--no-pantsd", endpoint=first.hub.endpoint, prefix=ISOLATED)
     assert "Completed: Export acme/tiny-qwen3@" in said
     assert "Completed: Verify m:x" in said
     assert (offline.artifact / "decode.onnx").is_file()
+
+
+@pytest.fixture
+def hub() -> Iterator[Hub]:
+    with _serve() as hub:
+        yield hub
 
 
 def test_an_adapter_of_the_hub_is_merged(hub: Hub, build_roots: Path) -> None:
@@ -179,5 +205,3 @@ def test_what_a_user_is_told(hub: Hub, build_roots: Path) -> None:
     hub.rename(REPO, "acme/renamed")
     renamed = here.refused("lock-checkpoints", f"--upgrade={REPO}", "m:x", endpoint=hub.endpoint)
     assert "acme/renamed" in renamed
-    # What is locked is still there, under its old name.
-    here.builds(endpoint=hub.endpoint)

@@ -6,14 +6,20 @@ from pathlib import Path
 
 import torch
 
-from exporter.backends.quantized import quantized_spec
-from exporter.backends.tiny_models import generation_spec, tiny_bert, tiny_qwen3
+from exporter.backends.tiny_models import generation_spec, tiny_qwen3
 from exporter.backends.two_builds import build_twice
 from model_export.exporter.backends.dynamo.portable import remove_build_traces
+from model_export.plugin.quantizer_checks import check_quantizer
 
 
 def test_two_builds_are_equal(tmp_path: Path) -> None:
-    spec = generation_spec("dynamo", {}, components=("prefill", "decode"))
+    """Of a graph in floats, and of one that is quantized by what it computes."""
+    spec = generation_spec(
+        "dynamo",
+        {},
+        components=("prefill", "decode"),
+        quantizer=check_quantizer({"decode": {"type": "PT2EQuantizer"}}),
+    )
     one, another = build_twice(tiny_qwen3(), spec, tmp_path)
     assert {file.path for file in one} > {"prefill.pt2", "decode.pt2", "manifest.copy.json"}
     assert one == another
@@ -26,10 +32,3 @@ def test_torch_still_records_paths_and_the_pass_removes_them() -> None:
     assert any(".py" in node.meta["stack_trace"] for node in calls)
     remove_build_traces(program)
     assert not any({"stack_trace", "from_node"} & node.meta.keys() for node in program.graph.nodes)
-
-
-def test_quantized_bytes_do_not_depend_on_them_either(tmp_path: Path) -> None:
-    model = tiny_bert()
-    spec = quantized_spec(model, "dynamo", {"type": "PT2EQuantizer"})
-    one, another = build_twice(model, spec, tmp_path)
-    assert one == another

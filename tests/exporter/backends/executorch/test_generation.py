@@ -12,7 +12,6 @@ from executorch.runtime import Runtime
 from transformers import Qwen3ForCausalLM
 from transformers.exporters import DynamoConfig, DynamoExporter
 
-from exporter.backends.executorch.one_layer import one_layer_qwen3
 from exporter.backends.tiny_models import (
     HEAD_DIM,
     KV_HEADS,
@@ -32,20 +31,6 @@ CACHE_LENGTH = 32
 LONGEST = 256  # The model's max_position_embeddings.
 
 
-@pytest.fixture(scope="module")
-def model() -> Qwen3ForCausalLM:
-    return one_layer_qwen3()
-
-
-@pytest.fixture(scope="module")
-def growing(
-    model: Qwen3ForCausalLM, tmp_path_factory: pytest.TempPathFactory
-) -> tuple[ComponentRecord, Any]:
-    folder = tmp_path_factory.mktemp("growing")
-    records = export(model, left_padded(2, 8, 3), generation_spec("executorch", {}), folder)
-    return records["decode"], _method(folder / "decode.pte")
-
-
 def _method(path: Path) -> Any:
     return Runtime.get().load_program(path).load_method("forward")
 
@@ -54,11 +39,12 @@ def _method(path: Path) -> Any:
 @pytest.mark.parametrize(("batch", "sequence"), [(2, 8), (3, 13), (1, 5), (2, 200)])
 def test_growing_cache_serves_prompt_and_steps(
     model: Qwen3ForCausalLM,
-    growing: tuple[ComponentRecord, Any],
+    growing: tuple[ComponentRecord, Path, list[str]],
     batch: int,
     sequence: int,
 ) -> None:
-    _, method = growing
+    _, file, _ = growing
+    method = _method(file)
     inputs = left_padded(batch, sequence, 2, seed=1)
     ids, mask = inputs["input_ids"], inputs["attention_mask"]
     positions, tokens = positions_of(mask), []
@@ -74,8 +60,9 @@ def test_growing_cache_serves_prompt_and_steps(
     assert torch.equal(torch.cat(tokens, dim=1), greedy(model, inputs, STEPS))
 
 
-def test_record_agrees_with_the_file(growing: tuple[ComponentRecord, Any]) -> None:
-    record, method = growing
+def test_record_agrees_with_the_file(growing: tuple[ComponentRecord, Path, list[str]]) -> None:
+    record, file, _ = growing
+    method = _method(file)
     past = "input.cache.layers.0.keys.2"
     assert [tensor.name for tensor in record.inputs] == [
         "input_ids",

@@ -7,15 +7,15 @@ from pathlib import Path
 import torch
 from executorch.runtime import Runtime
 
-from exporter.backends.tiny_models import export, left_padded, make_spec, tiny_bert
+from exporter.backends.tiny_models import left_padded, tiny_bert
+from model_export.manifest import ComponentRecord
 
 
-def test_bert_at_the_traced_shape_and_at_others(tmp_path: Path) -> None:
+def test_bert_at_the_traced_shape_and_at_others(bert: tuple[ComponentRecord, Path]) -> None:
     model = tiny_bert()
-    spec = make_spec("executorch", {"dynamic": True})
-    record = export(model, left_padded(2, 8, 3), spec, tmp_path)["model"]
+    record, file = bert
     order = [tensor.name for tensor in record.inputs]
-    method = Runtime.get().load_program(tmp_path / record.file).load_method("forward")
+    method = Runtime.get().load_program(file).load_method("forward")
     for batch, sequence in ((2, 8), (3, 13), (1, 64)):
         inputs = left_padded(batch, sequence, 3, seed=1)
         result = method.execute([inputs[name] for name in order])[0]

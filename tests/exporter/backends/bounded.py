@@ -7,11 +7,12 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from exporter.backends.tiny_models import VOCABULARY, generation_spec, left_padded, tiny_qwen3
+from exporter.backends.tiny_models import VOCABULARY, generation_spec, left_padded
 from model_export.manifest import ComponentRecord
 from model_export.runtime.errors import InputError
 from model_export.runtime.graph import Array, open_graph
 from verifier.artifacts import Built, build
+from verifier.wrong_modules import one_layer_decoder
 
 BOUNDS = {"batch": (1, 4), "new": (1, 24), "past": (0, 40)}
 _LOWER = "lower bounds: batch 1, new 1, past 0"
@@ -35,7 +36,7 @@ def build_bounded(export_format: str, folder: Path, **config: bool) -> Built:
         },
         dims=BOUNDS,
     )
-    return build(tiny_qwen3, left_padded(2, 8, 3), spec, folder)
+    return build(one_layer_decoder, left_padded(2, 8, 3), spec, folder)
 
 
 def check_bounds(built: Built, cache_is_fed: bool = True) -> ComponentRecord:
@@ -50,7 +51,7 @@ def check_bounds(built: Built, cache_is_fed: bool = True) -> ComponentRecord:
     assert {name: record.bounds[name] for name in used} == used
     graph = open_graph(built.artifact, built.manifest.export_format, record)
     if cache_is_fed:
-        assert shapes["input.cache.layers.1.keys"] == ("batch", 2, "past", 16)
+        assert shapes["input.cache.layers.0.keys"] == ("batch", 2, "past", 16)
         _refuses(graph.run, record, "past", {"batch": 1, "new": 1, "past": 41})
     _refuses(graph.run, record, "batch", {"batch": 5, "new": 1, "past": 3})
     _refuses(graph.run, record, "batch", {"batch": 0, "new": 1, "past": 3})

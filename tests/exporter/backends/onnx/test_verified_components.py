@@ -6,10 +6,11 @@ from pathlib import Path
 
 import onnx
 
-from exporter.backends.tiny_models import generation_spec, left_padded, tiny_qwen3
+from exporter.backends.tiny_models import generation_spec, left_padded
 from model_export.exporter.backends.onnx.serialise import WEIGHTS_FILE
 from model_export.verifier.generation_cases import GENERATION
 from verifier.artifacts import build
+from verifier.wrong_modules import one_layer_decoder
 
 
 def test_opset_files_fusions_and_shapes_of_single_components(tmp_path: Path) -> None:
@@ -22,7 +23,7 @@ def test_opset_files_fusions_and_shapes_of_single_components(tmp_path: Path) -> 
             "decode": {"ort_fusions": "cpu"},
         },
     )
-    built = build(tiny_qwen3, left_padded(2, 8, 3), spec, tmp_path)
+    built = build(one_layer_decoder, left_padded(2, 8, 3), spec, tmp_path)
     opsets, domains = {}, {}
     for name in ("prefill", "decode"):
         model = onnx.load(built.artifact / f"{name}.onnx", load_external_data=False)

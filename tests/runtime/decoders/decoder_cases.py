@@ -18,6 +18,7 @@ from exporter.backends.tiny_models import VOCABULARY, export, generation_spec, g
 from model_export.manifest import CheckpointRecord, Manifest
 from model_export.runtime.decoder import Decoder, open_decoder
 from model_export.runtime.errors import InputError
+from runtime.graphs.graph_cases import Component
 
 STEPS = 12
 CACHE_LENGTH = 32
@@ -36,6 +37,11 @@ class Artifact:
 
     def decoder(self) -> Decoder:
         return open_decoder(self.folder, self.manifest)
+
+    def decode(self) -> Component:
+        """The decode graph by itself."""
+        (record,) = (item for item in self.manifest.components if item.name == "decode")
+        return Component(self.model, self.manifest.export_format, self.folder, record)
 
 
 def make_artifact(

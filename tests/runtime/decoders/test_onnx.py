@@ -21,6 +21,7 @@ from runtime.decoders.decoder_cases import (
     make_artifact,
     tiny_mamba,
 )
+from runtime.graphs.graph_cases import check_cache_travels, check_inputs_stay
 
 
 @pytest.fixture(scope="module")
@@ -39,6 +40,7 @@ def test_growing_cache(growing: Artifact) -> None:
     check_reorder(growing)
     check_cache_shapes(growing, (6, 7, 8))
     check_refusals(growing)
+    check_cache_travels(growing.decode())
 
 
 def test_static_cache(static: Artifact) -> None:
@@ -46,6 +48,7 @@ def test_static_cache(static: Artifact) -> None:
     check_reorder(static)
     check_cache_shapes(static, (CACHE_LENGTH,) * 3)
     check_refusals(static)
+    check_inputs_stay(static.decode(), CACHE_LENGTH)
 
 
 def test_static_cache_ends_at_its_length(static: Artifact) -> None:

@@ -24,6 +24,7 @@ from runtime.decoders.decoder_cases import (
     make_artifact,
     tiny_mamba,
 )
+from runtime.graphs.graph_cases import check_cache_travels
 
 
 def test_growing_cache_as_state(tmp_path: Path) -> None:
@@ -32,6 +33,7 @@ def test_growing_cache_as_state(tmp_path: Path) -> None:
     check_reorder(artifact)
     check_cache_shapes(artifact, (6, 7, 8))
     check_refusals(artifact)
+    check_cache_travels(artifact.decode())
 
 
 @pytest.mark.parametrize(

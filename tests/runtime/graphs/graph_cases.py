@@ -18,12 +18,10 @@ from exporter.backends.tiny_models import (
     KV_HEADS,
     LAYERS,
     export,
-    generation_spec,
     left_padded,
     make_spec,
     positions_of,
     tiny_bert,
-    tiny_qwen3,
 )
 from model_export.manifest import ComponentRecord, TensorRecord
 from model_export.runtime.errors import ArtifactError, InputError
@@ -49,16 +47,6 @@ def export_bert(export_format: str, folder: Path, dtype: torch.dtype = torch.flo
     spec = make_spec(export_format, {"dynamic": True}, dtype=str(dtype).removeprefix("torch."))
     records = export(model, left_padded(2, 8, 3), spec, folder)
     return Component(model, export_format, folder, records["model"])
-
-
-def export_decode(
-    export_format: str, folder: Path, model: PreTrainedModel | None = None, **fields: Any
-) -> Component:
-    """The decode component of `model`, a tiny Qwen3 where none is given."""
-    model = model or tiny_qwen3()
-    spec = generation_spec(export_format, {}, **fields)
-    records = export(model, left_padded(2, 8, 3), spec, folder)
-    return Component(model, export_format, folder, records["decode"])
 
 
 def arrays(tensors: Mapping[str, torch.Tensor]) -> dict[str, NDArray[Any]]:

@@ -14,13 +14,10 @@ from model_export.runtime.graph import open_graph
 from model_export.runtime.graphs.onnx import ort_value
 from runtime.graphs.graph_cases import (
     Component,
-    check_cache_travels,
     check_damage,
-    check_inputs_stay,
     check_plain,
     check_wrong_inputs,
     export_bert,
-    export_decode,
 )
 
 
@@ -39,15 +36,6 @@ def test_wrong_inputs(bert: Component) -> None:
 
 def test_damage(bert: Component, tmp_path: Path) -> None:
     check_damage(bert, tmp_path)
-
-
-def test_growing_cache_travels(tmp_path: Path) -> None:
-    check_cache_travels(export_decode("onnx", tmp_path))
-
-
-def test_static_cache_is_written_to_a_copy(tmp_path: Path) -> None:
-    settings = {"cache_implementation": "static", "max_cache_len": 32}
-    check_inputs_stay(export_decode("onnx", tmp_path, generation_config=settings), 32)
 
 
 def test_bfloat16_comes_out_as_float32(tmp_path: Path) -> None:

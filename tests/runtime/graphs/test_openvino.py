@@ -12,12 +12,10 @@ from openvino import opset13
 
 from runtime.graphs.graph_cases import (
     Component,
-    check_cache_travels,
     check_damage,
     check_plain,
     check_wrong_inputs,
     export_bert,
-    export_decode,
 )
 
 
@@ -36,10 +34,6 @@ def test_wrong_inputs(bert: Component) -> None:
 
 def test_damage(bert: Component, tmp_path: Path) -> None:
     check_damage(bert, tmp_path)
-
-
-def test_growing_cache_travels(tmp_path: Path) -> None:
-    check_cache_travels(export_decode("openvino", tmp_path))
 
 
 def test_bfloat16_comes_out_as_float32(tmp_path: Path) -> None:

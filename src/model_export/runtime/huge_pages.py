@@ -18,6 +18,9 @@ _SETTINGS = Path("/sys/kernel/mm/transparent_hugepage")
 _MAPPINGS = Path("/proc/self/smaps")
 # Copies what a range holds into huge pages, at once (linux/mman.h, since Linux 6.1).
 _MADV_COLLAPSE = 25
+# What mallopt calls M_MMAP_THRESHOLD and M_TRIM_THRESHOLD (glibc's malloc.h), and the most that
+# malloc itself raises them to, once a program frees large blocks.
+_MALLOC_LIMITS = {-3: 32 << 20, -1: 64 << 20}
 # A huge page of which less is used would take more memory than it saves time.
 _LEAST_RESIDENT = 0.9
 
@@ -47,11 +50,17 @@ def huge_pages() -> Iterator[None]:
     if size is None:
         yield
         return
+    libc = ctypes.CDLL(None)
+    mallopt = getattr(libc, "mallopt", None)
+    if mallopt is not None:
+        # Weights of 3 MB side by side: in a mapping of its own each would have one huge page.
+        for parameter, limit in _MALLOC_LIMITS.items():
+            mallopt(parameter, limit)
     before = anonymous_mappings()
     yield
-    madvise = ctypes.CDLL(None).madvise
-    for start, end in new_ranges(before, anonymous_mappings()):
-        start, end = -(-start // size) * size, end // size * size
+    madvise = libc.madvise
+    for mapping in worth_moving(before, anonymous_mappings()):
+        start, end = -(-mapping.start // size) * size, mapping.end // size * size
         if start < end:
             # What it answers doesn't matter: where it can't, the pages stay as they are.
             madvise(ctypes.c_void_p(start), ctypes.c_size_t(end - start), _MADV_COLLAPSE)
@@ -76,24 +85,18 @@ def anonymous_mappings() -> list[Mapping]:
     return found
 
 
-def new_ranges(before: list[Mapping], after: list[Mapping]) -> Iterator[tuple[int, int]]:
-    """The parts of the mappings `after` that weren't there `before`, where they are in use.
+def worth_moving(before: list[Mapping], after: list[Mapping]) -> Iterator[Mapping]:
+    """Those of `after` that aren't as they were `before`, mostly in use, and not huge yet.
 
-    The kernel joins neighbouring mappings, so a new part can lie within one that has grown.
+    Whole ones: the kernel joins neighbouring mappings, and malloc fills again what was freed.
     """
+    same = set(before)
     for mapping in after:
         size = mapping.end - mapping.start
-        if mapping.resident < _LEAST_RESIDENT * size or mapping.huge >= _LEAST_RESIDENT * size:
+        if mapping in same or mapping.resident < _LEAST_RESIDENT * size:
             continue
-        start = mapping.start
-        for old in before:
-            if old.end <= start or old.start >= mapping.end:
-                continue
-            if old.start > start:
-                yield start, old.start
-            start = old.end
-        if start < mapping.end:
-            yield start, mapping.end
+        if mapping.huge < _LEAST_RESIDENT * size:
+            yield mapping
 
 
 def _page_size() -> int | None:

@@ -143,7 +143,7 @@ def hub() -> Iterator[Hub]:
 def test_an_adapter_of_the_hub_is_merged(hub: Hub, build_roots: Path) -> None:
     """Into the very weights that W + alpha / rank * B @ A are, in float32."""
     commit = hub.repositories[LORA].refs["refs/heads/main"]
-    here = BuildRoot.make(build_roots / "here", _build(more=f'adapter="{LORA}@{commit}",'))
+    here = BuildRoot.make(build_roots / "adapted", _build(more=f'adapter="{LORA}@{commit}",'))
     locked = here.pants("lock-checkpoints", "m:x", endpoint=hub.endpoint)
     assert locked.returncode == 0, locked.stdout[-4000:]
     # Its branch moves; the lock doesn't.

@@ -15,7 +15,7 @@ from support.table import write_table
 # One that has all modes and takes a few seconds each, and one that has no cache, quantized too.
 SAMPLE = ["Mamba", "ViT"]
 QUANTIZED = ["ViT"]
-# Two of each format's; ExecuTorch doesn't load what the first of its own makes.
+# Two of each format's that differ in kind.
 QUANTIZER_NAMES = {
     "dynamo": ("NNCF TorchFX 4-bit weights", "PT2E X86Inductor static"),
     "executorch": ("NNCF TorchFX 8-bit weights", "PT2E XNNPACK static, by tensor"),

@@ -22,9 +22,9 @@ MAX_BATCH = 4
 MAX_SEQUENCE = 1024
 # Images, spectrograms and what else isn't tokens: their sizes say nothing about a model's limits.
 OTHER_GROWTH = 4
-# Floats with a vector for each token: what a language model takes whose prompt has images.
 # What says where each image ends among patches that lie in a row.
 _PACKED = "cu_seqlens"
+# Floats with a vector for each token: what a language model takes whose prompt has images.
 _TOKEN_VECTORS = ("inputs_embeds",)
 
 
@@ -81,11 +81,11 @@ def bound_every_dimension(shapes: Any, inputs: Mapping[str, Any], bounds: Defaul
         for name, (dim, largest) in named.items()
     }
 
-    def bound(dim: Any, tensor: torch.Tensor, axis: int, in_cache: bool) -> Any:
+    def bound(dim: Any, tensor: torch.Tensor, axis: int, token_like: bool) -> Any:
         if isinstance(dim, Dim):
             return replaced[dim.__name__]
         if isinstance(dim, _DimHint) and dim.type != _DimHintType.STATIC and dim.max is None:
-            upper = bounds.upper(tensor, axis, in_cache)
+            upper = bounds.upper(tensor, axis, token_like)
             hint = Dim.AUTO if dim.type == _DimHintType.AUTO else Dim.DYNAMIC
             return hint(min=dim.min, max=upper)
         return dim
@@ -111,9 +111,9 @@ def _named_bounds(
 ) -> dict[str, tuple[Dim, int]]:
     named: dict[str, tuple[Dim, int]] = {}
 
-    def collect(dim: Any, tensor: torch.Tensor, axis: int, in_cache: bool) -> Any:
+    def collect(dim: Any, tensor: torch.Tensor, axis: int, token_like: bool) -> Any:
         if isinstance(dim, Dim):
-            upper = bounds.upper(tensor, axis, in_cache)
+            upper = bounds.upper(tensor, axis, token_like)
             known = named.get(dim.__name__, (dim, upper))
             named[dim.__name__] = (dim, max(known[1], upper))
         return dim
@@ -123,20 +123,22 @@ def _named_bounds(
     return named
 
 
-def _map_axes(shapes: Any, value: Any, change: Any, in_cache: bool) -> Any:
-    """`change(dimension, tensor, axis, in_cache)` at every axis of `shapes` beside `value`.
+def _map_axes(shapes: Any, value: Any, change: Any, token_like: bool) -> Any:
+    """`change(dimension, tensor, axis, token_like)` at every axis of `shapes` beside `value`.
 
-    `in_cache` is also true of vectors that stand for tokens.
+    `token_like` is true of what has a place for each token: caches, and vectors of tokens.
     """
     if shapes is None:
         return None
     if isinstance(value, torch.Tensor):
         axes = shapes.items() if isinstance(shapes, Mapping) else enumerate(shapes)
-        return {axis: change(dim, value, axis, in_cache) for axis, dim in axes}
+        return {axis: change(dim, value, axis, token_like) for axis, dim in axes}
     if isinstance(shapes, Mapping):
-        return {key: _map_axes(item, value[key], change, in_cache) for key, item in shapes.items()}
+        return {
+            key: _map_axes(item, value[key], change, token_like) for key, item in shapes.items()
+        }
     children = pytree.SUPPORTED_NODES[type(value)].flatten_fn(value)[0]
-    cached = in_cache or type(value) not in (list, tuple)
+    cached = token_like or type(value) not in (list, tuple)
     pairs = zip(shapes, children, strict=True)
     return type(shapes)(_map_axes(item, child, change, cached) for item, child in pairs)
 

@@ -28,6 +28,7 @@ from model_export.exporter.backends.dynamo.static_cache import batch_forgotten
 from model_export.exporter.backends.executorch import sym_ops  # noqa: F401  Registers a patch.
 from model_export.exporter.backends.executorch.mlx_gather import dynamic_gathers
 from model_export.exporter.backends.executorch.mlx_order import ordered_slots
+from model_export.exporter.backends.executorch.partitions import partitions_cut_in_place
 from model_export.exporter.backends.executorch.unchanged_graphs import unchanged_graphs_kept
 from model_export.exporter.backends.executorch.upper_bounds import exact_upper_bounds
 from model_export.exporter.backends.executorch.whole_convolutions import whole_convolutions
@@ -108,6 +109,7 @@ def lower(
         _planning_explained(),
         exact_upper_bounds(longest),
         unchanged_graphs_kept(),
+        partitions_cut_in_place(),
         ExitStack() as mended,
     ):
         for mend in _MENDED.get(keys.backend, ()):

@@ -1,4 +1,4 @@
-"""What an export process does with an adapter, and with attention that no graph has."""
+"""What an export process does from its request to the manifest."""
 
 from __future__ import annotations
 
@@ -10,7 +10,10 @@ import peft
 import pytest
 import torch
 from transformers import BertConfig, BertModel
+from transformers.exporters.utils import decompose_for_generation
 
+from exporter.backends.tiny_multimodal import llava_inputs, tiny_llava
+from model_export.exporter import components
 from model_export.exporter.pipeline import run_export
 from model_export.manifest import Manifest, record_files
 from model_export.plugin.spec_settings import spec_of
@@ -99,3 +102,31 @@ def test_attention_that_no_graph_has(folder: Path, capsys: pytest.CaptureFixture
     assert plain.replaced_attention == {}
     assert manifest.replaced_attention == {"": "flex_attention"}
     assert "config.json asks for flex_attention: exported with the def" in capsys.readouterr().err
+
+
+def test_the_sample_inputs_are_captured_once(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The components, the probe and the merge rule share what one `generate` shows of a model."""
+    inputs = llava_inputs()
+    tiny_llava().save_pretrained(folder / "llava")
+    captured = []
+
+    def count(model: Any, given: dict[str, Any], **settings: Any) -> Any:
+        captured.append(given["input_ids"].tolist())
+        return decompose_for_generation(model, given, **settings)
+
+    monkeypatch.setattr(components, "decompose_for_generation", count)
+    spec = spec_of(
+        {
+            "config": {"export_format": "dynamo", "dynamic": True},
+            "for_generation": True,
+            "components": ["embed_tokens"],
+            "sample_inputs": {
+                name: {"values": tensor.tolist(), "dtype": str(tensor.dtype).split(".")[1]}
+                for name, tensor in inputs.items()
+            },
+        }
+    )
+    request = ExportRequest(spec, ORIGIN, Toolchain("dynamo", "0" * 64), None)
+    manifest = run_export(request, folder / "llava", folder / "artifact", folder / "probe")
+    assert captured.count(inputs["input_ids"].tolist()) == 1
+    assert manifest.multimodal is not None and manifest.multimodal.media

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any
@@ -48,22 +48,36 @@ def build_components(
 
     Raises ExportError if the model can't generate or doesn't have a component that `spec` names.
     """
-    return tuple(
-        Component(part.name, part.module, _independent_of_computation(part.name, part.inputs))
-        for part in capture_components(model, inputs, spec)
-    )
+    return blanked(capture_components(model, inputs, spec))
 
 
 def capture_components(
     model: PreTrainedModel, inputs: dict[str, Any], spec: ExportSpec
 ) -> tuple[Component, ...]:
     """As `build_components`, with the inputs as they were computed."""
-    stages = capture_stages(model, inputs, spec)
+    return choose_components(capture_stages(model, inputs, spec), model, spec)
+
+
+def choose_components(
+    stages: tuple[Component, ...], model: PreTrainedModel, spec: ExportSpec
+) -> tuple[Component, ...]:
+    """Those of all `stages` that `spec` asks for.
+
+    Raises ExportError for a component that `spec` names and that isn't among them.
+    """
     if not spec.for_generation and not has_custom_components(spec):
         _check_unnamed(spec)
         return stages
     chosen = _choose(tuple(stage.name for stage in stages), model, spec)
     return tuple(stage for stage in stages if stage.name in chosen)
+
+
+def blanked(components: Sequence[Component]) -> tuple[Component, ...]:
+    """The components as they are traced: what was computed of their inputs is overwritten by 0."""
+    return tuple(
+        Component(part.name, part.module, _independent_of_computation(part.name, part.inputs))
+        for part in components
+    )
 
 
 def capture_stages(

@@ -42,17 +42,22 @@ class _Seen:
 
 
 def find_merge_rule(
-    model: PreTrainedModel, inputs: Mapping[str, Any], spec: ExportSpec
+    model: PreTrainedModel,
+    inputs: Mapping[str, Any],
+    spec: ExportSpec,
+    stages: Sequence[Component] | None = None,
 ) -> MultimodalRecord | None:
     """What a loop over the graphs of a model has to do between them; None for one of text alone.
 
-    `inputs` are the sample inputs. An encoder whose vectors get into the prompt in a way that no
-    rule describes is left out of the record. Raises ExportError for a sample input that the
-    model's own code uses between the graphs.
+    `inputs` are the sample inputs, `stages` all that `capture_stages` has found with them, if it
+    has run; those of a plain export say nothing of this. An encoder whose vectors get into the
+    prompt in a way that no rule describes is left out of the record. Raises ExportError for a
+    sample input that the model's own code uses between the graphs.
     """
     if not sees_or_hears(model) or "input_ids" not in inputs or not model.can_generate():
         return None
-    stages = capture_stages(model, dict(inputs), replace(spec, for_generation=True))
+    if stages is None or not spec.for_generation:
+        stages = capture_stages(model, dict(inputs), replace(spec, for_generation=True))
     modules = {stage.name: stage.module for stage in stages}
     if "language_model" not in modules:
         return None  # Components of the target's own file, which nobody puts together.
@@ -90,7 +95,7 @@ def _check_all_taken(
             )
 
 
-def _planes(stages: tuple[Component, ...]) -> int | None:
+def _planes(stages: Sequence[Component]) -> int | None:
     for stage in stages:
         positions = stage.inputs.get("position_ids")
         if stage.name in ("language_model", "decode") and isinstance(positions, torch.Tensor):

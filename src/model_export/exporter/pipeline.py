@@ -25,7 +25,12 @@ from model_export.exporter.component_config import (
     check_every_config,
     own_config,
 )
-from model_export.exporter.components import Component, build_components
+from model_export.exporter.components import (
+    Component,
+    blanked,
+    capture_stages,
+    choose_components,
+)
 from model_export.exporter.dynamic_shapes import check_input_names
 from model_export.exporter.errors import ExportError
 from model_export.exporter.leaks import build_paths, check_no_leak
@@ -82,19 +87,20 @@ def run_export(request: ExportRequest, folder: Path, artifact: Path, probe: Path
     with _step("find the components"):
         media = read_sample_media(checkpoint, spec, Path(SAMPLES_FOLDER))
         inputs = build_sample_inputs(model, tokenizer, spec, media)
-        components = build_components(model, inputs, spec)
+        stages = capture_stages(model, inputs, spec)
+        components = choose_components(stages, model, spec)
         check_component_names(spec, [component.name for component in components])
         check_input_names(spec, {part.name: part.inputs for part in components})
-        multimodal = find_merge_rule(model, inputs, spec)
+        multimodal = find_merge_rule(model, inputs, spec, stages)
     calibration = Path(CALIBRATION_FOLDER)
     with _step("calibrate") if spec.calibration else nullcontext():
         plan = plan_quantization(
             model, tokenizer, inputs, components, spec, calibration, checkpoint
         )
     with _step("record the probe"):
-        record_probe(model, tokenizer, inputs, spec, probe, multimodal)
+        record_probe(model, tokenizer, inputs, spec, probe, multimodal, components)
     programs = {}
-    for component in components:
+    for component in blanked(components):
         with _step(f"export {component.name}"):
             programs[component.name] = _export(backend, component, spec, plan.get(component.name))
     artifact.mkdir(parents=True, exist_ok=True)

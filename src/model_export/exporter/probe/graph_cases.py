@@ -11,6 +11,7 @@ from transformers import PreTrainedModel
 from transformers.exporters.utils import get_leaf_tensors
 
 from model_export.exporter.components import Component, capture_components
+from model_export.exporter.custom_inputs import has_custom_components
 from model_export.exporter.output_flags import split_flags
 from model_export.exporter.probe.bounds import cases_at_bounds, dims_blamed
 from model_export.exporter.probe.media_prompts import MediaPrompts
@@ -28,13 +29,18 @@ def record_graph_cases(
     spec: ExportSpec,
     tensors: ProbeTensors,
     multimodal: MultimodalRecord | None = None,
+    components: Sequence[Component] | None = None,
 ) -> Iterator[GraphCase]:
     """Every component of `spec` at the shape of `inputs` (the sample inputs) and at two others.
 
-    And at its bounds, where the spec has any.
+    And at its bounds, where the spec has any. `components` are what `capture_components` has found
+    with `inputs`, if it has run.
     """
     media = None if multimodal is None else MediaPrompts(model, inputs, spec, multimodal)
-    components = capture_components(model, dict(inputs), spec)
+    # A module from a target's own file may keep something of a call (a cache, as a buffer), and the
+    # one that will be traced isn't called.
+    if components is None or has_custom_components(spec):
+        components = capture_components(model, dict(inputs), spec)
     for component in components:
         yield _case(component, "traced", True, tensors)
     for group in _alike(spec, [component.name for component in components]):

@@ -8,6 +8,7 @@ from typing import Any
 
 from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
+from model_export.exporter.components import Component
 from model_export.exporter.errors import ExportError
 from model_export.exporter.probe.generation_cases import record_generation_cases
 from model_export.exporter.probe.graph_cases import record_graph_cases
@@ -24,15 +25,17 @@ def record_probe(
     spec: ExportSpec,
     folder: Path,
     multimodal: MultimodalRecord | None = None,
+    components: Sequence[Component] | None = None,
 ) -> Probe:
     """Run the eager `model` on what the artifact will be verified with; fill `folder`.
 
     `inputs` are the sample inputs that the graphs are traced with, `multimodal` what the manifest
-    says of a model that sees or hears. To be called before the export, which may leave the model
-    patched. Raises ExportError for a component whose outputs are others at other sizes.
+    says of a model that sees or hears, `components` what `capture_components` has found with the
+    inputs, if it has run. To be called before the export, which may leave the model patched.
+    Raises ExportError for a component whose outputs are others at other sizes.
     """
     tensors = ProbeTensors()
-    graphs = tuple(record_graph_cases(model, inputs, spec, tensors, multimodal))
+    graphs = tuple(record_graph_cases(model, inputs, spec, tensors, multimodal, components))
     _check_outputs(graphs, spec)
     generations = (
         tuple(record_generation_cases(model, tokenizer, inputs, spec, graphs, tensors, multimodal))

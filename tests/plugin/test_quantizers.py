@@ -153,11 +153,6 @@ def test_defaults_are_the_engines(rule_runner: RuleRunner) -> None:
         ),
         (
             'quantizer={"type": "NNCFOnnxQuantizer", "config": "NNCFWeightCompressionConfig",'
-            ' "mode": "INT4_SYM", "all_layers": True},',
-            r"`quantizer\['all_layers'\]` is True, and nncf 3.4.0 makes embeddings a MatMulNBits",
-        ),
-        (
-            'quantizer={"type": "NNCFOnnxQuantizer", "config": "NNCFWeightCompressionConfig",'
             ' "mode": "INT4_SYM", "compression_format": "FQ_LORA"},',
             r"is for training",
         ),
@@ -222,6 +217,29 @@ def test_one_line_says_what_is_wrong(rule_runner: RuleRunner, fields: str, messa
     rule_runner.write_files({"quantized/wrong/BUILD": _build(fields)})
     with pytest.raises(ExecutionError, match=message):
         rule_runner.get_target(Address("quantized/wrong", target_name="x"))
+
+
+@pytest.mark.parametrize(
+    ("config", "fields", "field"),
+    [
+        ('"opset_version": 20', "", r"config\['opset_version'\]"),
+        (
+            '"opset_version": 21',
+            'for_generation=True, component_config={"decode": {"opset_version": 20}}',
+            r"component_config\['decode'\]\['opset_version'\]",
+        ),
+    ],
+)
+def test_four_bits_below_opset_21(
+    rule_runner: RuleRunner, config: str, fields: str, field: str
+) -> None:
+    quantizer = '{"type": "NNCFOnnxQuantizer", "config": "NNCFWeightCompressionConfig", "mode": %r}'
+    for mode, folder in (("INT8_SYM", "eight"), ("INT4_ASYM", "four")):
+        build = _build(f"quantizer={quantizer % mode}, {fields}", config=config)
+        rule_runner.write_files({f"quantized/{folder}/BUILD": build})
+    rule_runner.get_target(Address("quantized/eight", target_name="x"))
+    with pytest.raises(ExecutionError, match=rf"`{field}` is 20, where .*Write 21 or more"):
+        rule_runner.get_target(Address("quantized/four", target_name="x"))
 
 
 @pytest.mark.parametrize(

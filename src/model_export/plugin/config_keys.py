@@ -52,7 +52,7 @@ CONFIG_KEYS: Mapping[str, ConfigKey] = MappingProxyType(
                 "opset_version",
                 "int",
                 None,
-                "ONNX opset, 18 to 25; None: the engine's own, 20.",
+                "ONNX opset, 18 to 25; None: the engine's own, 20, or 21 for NNCF's four bits.",
                 ("onnx",),
             ),
             ConfigKey("optimize", "bool", True, "Run onnxscript's optimiser.", ("onnx",)),

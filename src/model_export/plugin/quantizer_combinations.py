@@ -26,6 +26,8 @@ _OPENVINO_MODES = (
     "ADAPTIVE_CODEBOOK",
 )
 _OPENVINO_ONLY = ("gptq", "lora_correction")
+# `FIRST_OPSET` of the ONNX backend, which says what is wrong below.
+_FOUR_BIT_OPSET = 21
 
 _Refusal = Tuple[str, str, str]  # The setting, the problem, the remedy.
 
@@ -53,6 +55,14 @@ def check_combination(spec: ExportSpec) -> None:
                     "is False, which leaves out what a quantizer makes",
                     "Remove it, or the quantizer",
                 )
+        for field, value in _values("opset_version", spec, component):
+            if value is not None and value < _FOUR_BIT_OPSET and _has_four_bits(quantizer):
+                raise SpecError(
+                    field,
+                    f"is {value}, where the products of weights with four bits that nncf 3.4.0 "
+                    "makes are wrong",
+                    f"Write {_FOUR_BIT_OPSET} or more, or remove it",
+                )
         for setting, problem, remedy in _refusals(quantizer, spec, component):
             raise SpecError(f"{path}[{setting!r}]" if setting else path, problem, remedy)
     _check_components(spec)
@@ -77,6 +87,12 @@ def _values(key: str, spec: ExportSpec, component: Optional[str]) -> Iterator[Tu
         own = key in spec.component_config.get(name, {})
         field = f"component_config[{name!r}][{key!r}]" if own else f"config[{key!r}]"
         yield field, spec.for_component(name).config.get(key)
+
+
+def _has_four_bits(quantizer: Mapping[str, Any]) -> bool:
+    return quantizer["type"] == "NNCFOnnxQuantizer" and str(quantizer.get("mode")).startswith(
+        "INT4"
+    )
 
 
 def _check_format(path: str, quantizer: Mapping[str, Any], spec: ExportSpec) -> None:
@@ -212,13 +228,6 @@ def _weight_refusals(quantizer: Mapping[str, Any], export_format: str) -> Iterat
             "mode",
             f"is {quantizer['mode']!r}, which NNCF has for OpenVINO only",
             "Take an INT8 or INT4 mode, or export to openvino with NNCFOpenVINOQuantizer",
-        )
-    if quantizer["type"] == "NNCFOnnxQuantizer" and quantizer.get("all_layers"):
-        yield (
-            "all_layers",
-            "is True, and nncf 3.4.0 makes embeddings a MatMulNBits of token ids, which ONNX "
-            "Runtime refuses",
-            "Remove it: embeddings and the last layer then have 8 bits",
         )
     for setting in _OPENVINO_ONLY:
         if setting in quantizer:

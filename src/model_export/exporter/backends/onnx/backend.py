@@ -9,7 +9,6 @@ from typing import Any
 import onnx_ir
 import torch
 
-from model_export.exporter.backends.onnx.domains import import_quantized_domains
 from model_export.exporter.backends.onnx.engine import export_program
 from model_export.exporter.backends.onnx.passes import normalise
 from model_export.exporter.backends.onnx.serialise import write_programs
@@ -67,8 +66,6 @@ class OnnxBackend:
                 f"is {wanted}, but `{name}` has an operator that can't be brought there from {got}",
                 f"Remove it, or choose {got}",
             )
-        if quantization is not None:
-            import_quantized_domains(model)
         normalise(model, shapes.names, spec.config["optimize"])
         return model
 

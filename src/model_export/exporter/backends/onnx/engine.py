@@ -38,13 +38,15 @@ def export_program(
 
     But for those of a quantized model, which is another one.
     """
+    options = {key: config[key] for key in _ENGINE_KEYS if key in config}
     quantizer = None
     if quantization is not None:
         # Imports ONNX Runtime, and NNCF for its own quantizers.
+        from model_export.exporter.backends.onnx.compressed_weights import opset_of
         from model_export.exporter.backends.onnx.quantizer import build_quantizer
 
         quantizer = build_quantizer(quantization)
-    options = {key: config[key] for key in _ENGINE_KEYS if key in config}
+        options["opset_version"] = opset_of(options.get("opset_version"), quantization)
     engine_config = OnnxConfig(**options, dynamic_shapes=dynamic_shapes, quantizer=quantizer)
     with fast_matching(), no_stack_traces():
         program, _ = OnnxExporter().export_program(module, inputs | flags, engine_config)

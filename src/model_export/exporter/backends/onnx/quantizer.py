@@ -16,6 +16,11 @@ from transformers.exporters.quantizers import (
     OnnxRuntimeStaticConfig,
 )
 
+from model_export.exporter.backends.onnx.compressed_weights import (
+    FloatConvolutions,
+    FourBitWeights,
+    has_four_bits,
+)
 from model_export.exporter.quantizers.fx_graph import fx_quantizer
 from model_export.exporter.quantizers.quantization import Quantization
 from model_export.quantizer_table import SETTINGS, own_settings, settings_class
@@ -42,29 +47,10 @@ def build_quantizer(quantization: Quantization) -> Any:
         from model_export.exporter.quantizers.nncf_config import nncf_config
 
         if settings_class(settings) == "NNCFWeightCompressionConfig":
-            return _FloatConvolutions(nncf_config(settings), samples)
+            made = FourBitWeights if has_four_bits(quantization) else FloatConvolutions
+            return made(nncf_config(settings), samples)
         return NNCFOnnxQuantizer(nncf_config(settings), samples)
     return fx_quantizer(quantization)
-
-
-class _FloatConvolutions(NNCFOnnxQuantizer):
-    """Leaves the weights of convolutions in float32.
-
-    nncf 3.4.0 gives them scales of another rank, which ONNX Runtime 1.32.0 refuses when it runs the
-    graph (`DequantizeLinear`, "PrepareForQDQ").
-    """
-
-    def quantize(
-        self, model: onnx_ir.Model, sample_inputs: dict[str, Any], export_format: Any
-    ) -> onnx_ir.Model:
-        from nncf import IgnoredScope
-
-        own = copy.copy(self)
-        if any(node.op_type == "Conv" for node in model.graph):
-            given = self.config.ignored_scope or IgnoredScope()
-            ignored = dataclasses.replace(given, types=[*given.types, "Conv"])
-            own.config = dataclasses.replace(self.config, ignored_scope=ignored)
-        return NNCFOnnxQuantizer.quantize(own, model, sample_inputs, export_format)
 
 
 class _FloatPositionsAndMasks(OnnxRuntimeQuantizer):

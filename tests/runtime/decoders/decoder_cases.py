@@ -18,7 +18,7 @@ from exporter.backends.tiny_models import VOCABULARY, export, generation_spec, g
 from model_export.manifest import CheckpointRecord, Manifest
 from model_export.runtime.decoder import Decoder, open_decoder
 from model_export.runtime.errors import InputError
-from runtime.graphs.graph_cases import Component
+from runtime.graphs.graph_cases import Component, check_cache_travels, check_inputs_stay
 
 STEPS = 12
 CACHE_LENGTH = 32
@@ -174,6 +174,24 @@ def check_refusals(artifact: Artifact) -> None:
         decoder.feed(ids, ids)
     with pytest.raises(InputError, match="takes tokens alone, not pixel_values"):
         decoder.start(2, {"pixel_values": ids}, 8)
+
+
+def check_growing_cache(artifact: Artifact) -> None:
+    """All that holds of a decoder whose cache has as many positions as it saw."""
+    check_generation(artifact)
+    check_reorder(artifact)
+    check_cache_shapes(artifact, (6, 7, 8))
+    check_refusals(artifact)
+    check_cache_travels(artifact.decode())
+
+
+def check_static_cache(artifact: Artifact) -> None:
+    """All that holds of a decoder whose cache has CACHE_LENGTH positions."""
+    check_generation(artifact)
+    check_reorder(artifact)
+    check_cache_shapes(artifact, (CACHE_LENGTH,) * 3)
+    check_refusals(artifact)
+    check_inputs_stay(artifact.decode(), CACHE_LENGTH)
 
 
 def check_unpadded_state_space(artifact: Artifact) -> None:

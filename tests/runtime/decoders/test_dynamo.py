@@ -17,19 +17,16 @@ from exporter.backends.tiny_models import (
 from model_export.runtime.errors import ArtifactError
 from model_export.runtime.graphs.saved_program import empty_cache, load
 from runtime.decoders.decoder_cases import (
-    CACHE_LENGTH,
     STATIC,
     Artifact,
-    check_cache_shapes,
     check_encoder_decoder,
     check_generation,
-    check_refusals,
-    check_reorder,
+    check_growing_cache,
+    check_static_cache,
     check_unpadded_state_space,
     make_artifact,
     tiny_mamba,
 )
-from runtime.graphs.graph_cases import check_cache_travels, check_inputs_stay
 
 
 @pytest.fixture(scope="module")
@@ -43,11 +40,7 @@ def bart(tmp_path_factory: pytest.TempPathFactory) -> Artifact:
 
 
 def test_growing_cache(growing: Artifact) -> None:
-    check_generation(growing)
-    check_reorder(growing)
-    check_cache_shapes(growing, (6, 7, 8))
-    check_refusals(growing)
-    check_cache_travels(growing.decode())
+    check_growing_cache(growing)
 
 
 def test_torch_still_refuses_short_prompts_to_an_empty_cache(growing: Artifact) -> None:
@@ -63,11 +56,7 @@ def test_torch_still_refuses_short_prompts_to_an_empty_cache(growing: Artifact) 
 
 def test_static_cache(tmp_path: Path) -> None:
     artifact = make_artifact(tiny_qwen3(), "dynamo", tmp_path, generation_config=STATIC)
-    check_generation(artifact)
-    check_reorder(artifact)
-    check_cache_shapes(artifact, (CACHE_LENGTH,) * 3)
-    check_refusals(artifact)
-    check_inputs_stay(artifact.decode(), CACHE_LENGTH)
+    check_static_cache(artifact)
 
 
 @pytest.mark.parametrize("generation_config", [{}, STATIC], ids=["growing", "static"])

@@ -7,12 +7,8 @@ from typing import Any
 
 import pytest
 import torch
-from transformers import (
-    WhisperConfig,
-    WhisperForConditionalGeneration,
-)
 
-from exporter.backends.tiny_models import generation_spec
+from exporter.backends.tiny_models import generation_spec, tiny_whisper
 from exporter.calibrating import batches_of, calibration_of
 from exporter.media_files import (
     write_image,
@@ -34,34 +30,11 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-def _whisper() -> WhisperForConditionalGeneration:
-    torch.manual_seed(0)
-    config = WhisperConfig(
-        d_model=16,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=32,
-        decoder_ffn_dim=32,
-        vocab_size=64,
-        num_mel_bins=16,
-        max_source_positions=50,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=3,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
-    )
-    return WhisperForConditionalGeneration(config).eval()
-
-
 def _hear(folder: Path, lines: list[dict[str, Any]]) -> list[dict[str, Any]]:
     write_whisper(folder / "checkpoint")
     calibration = calibration_of(folder, lines)
     spec = generation_spec("onnx", {}, calibration=calibration)
-    return batches_of(folder, _whisper(), {"input_features": torch.zeros(2, 16, 100)}, spec)
+    return batches_of(folder, tiny_whisper(), {"input_features": torch.zeros(2, 16, 100)}, spec)
 
 
 def test_a_model_that_hears(folder: Path) -> None:
@@ -70,7 +43,7 @@ def test_a_model_that_hears(folder: Path) -> None:
     assert low.shape == high.shape == (16, 100)
     # The bins are of rising pitch.
     assert low[:, :45].mean(dim=1).argmax() < high[:, :45].mean(dim=1).argmax()
-    found = component_inputs(_whisper(), iter([batch]), generation_spec("onnx", {}))
+    found = component_inputs(tiny_whisper(), iter([batch]), generation_spec("onnx", {}))
     (encoded,) = found["encoder"]
     assert encoded["input_features"].equal(batch["input_features"])
     assert len(found["decode"]) >= 1

@@ -18,10 +18,9 @@ from transformers import (
     T5ForConditionalGeneration,
     ViTConfig,
     ViTModel,
-    WhisperConfig,
-    WhisperForConditionalGeneration,
 )
 
+from exporter.backends.tiny_models import tiny_whisper
 from model_export.exporter.errors import ExportError
 from model_export.exporter.samples import build_sample_inputs
 from model_export.spec import ExportSpec
@@ -85,23 +84,8 @@ def test_encoder_gets_what_its_tokenizer_makes_and_it_takes() -> None:
             {"pixel_values": (2, 3, 32, 32)},
         ),
         (
-            WhisperForConditionalGeneration(
-                WhisperConfig(
-                    vocab_size=64,
-                    d_model=32,
-                    encoder_layers=1,
-                    decoder_layers=1,
-                    encoder_attention_heads=2,
-                    decoder_attention_heads=2,
-                    num_mel_bins=8,
-                    max_source_positions=20,
-                    pad_token_id=0,
-                    bos_token_id=1,
-                    eos_token_id=2,
-                    decoder_start_token_id=1,
-                )
-            ),
-            {"input_features": (2, 8, 40), "decoder_input_ids": (2, 8)},
+            tiny_whisper(),
+            {"input_features": (2, 16, 100), "decoder_input_ids": (2, 8)},
         ),
         (
             T5ForConditionalGeneration(

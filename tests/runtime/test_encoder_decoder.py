@@ -8,14 +8,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from transformers import (
-    GenerationMixin,
-    PreTrainedModel,
-    WhisperConfig,
-    WhisperForConditionalGeneration,
-)
+from transformers import GenerationMixin, PreTrainedModel
 
-from exporter.backends.tiny_models import export, make_spec, tiny_bart
+from exporter.backends.tiny_models import export, make_spec, tiny_bart, tiny_whisper
 from model_export.manifest import MANIFEST_FILE, CheckpointRecord, Manifest
 from model_export.runtime import InputError, Model, load
 from model_export.spec import ExportSpec
@@ -124,34 +119,10 @@ def test_inputs_that_do_not_fit(bart: tuple[PreTrainedModel, Model]) -> None:
         model.generate([[5, 6]], decoder_input_ids=[2])
 
 
-def _tiny_whisper() -> WhisperForConditionalGeneration:
-    torch.manual_seed(0)
-    config = WhisperConfig(
-        vocab_size=256,
-        d_model=32,
-        encoder_layers=1,
-        decoder_layers=2,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
-        num_mel_bins=16,
-        max_source_positions=20,
-        max_target_positions=64,
-        pad_token_id=0,
-        bos_token_id=1,
-        eos_token_id=2,
-        decoder_start_token_id=3,
-        suppress_tokens=None,
-        begin_suppress_tokens=None,
-    )
-    return _talkative(WhisperForConditionalGeneration(config).eval())
-
-
 def test_speech_takes_features(tmp_path: Path) -> None:
-    eager = _tiny_whisper()
+    eager = _talkative(tiny_whisper())
     generator = torch.Generator().manual_seed(0)
-    features = {"input_features": torch.randn(2, 16, 40, generator=generator)}
+    features = {"input_features": torch.randn(2, 16, 100, generator=generator)}
     model = _load(eager, features, tmp_path)
     expected = _eager(eager, features)
     said = model.generate(**{name: each.numpy() for name, each in features.items()},
@@ -166,5 +137,5 @@ def test_speech_takes_features(tmp_path: Path) -> None:
     )
     assert list(rest.tokens) == expected[0][2:]
     hidden = model.forward("encoder", input_features=features["input_features"].numpy())
-    assert hidden["last_hidden_state"].shape == (2, 20, 32)
+    assert hidden["last_hidden_state"].shape == (2, 50, 32)
     assert hidden["last_hidden_state"].dtype == np.float32

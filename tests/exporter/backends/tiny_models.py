@@ -16,6 +16,8 @@ from transformers import (
     PreTrainedModel,
     Qwen3Config,
     Qwen3ForCausalLM,
+    WhisperConfig,
+    WhisperForConditionalGeneration,
 )
 
 from model_export.exporter.backend import load_backend
@@ -25,6 +27,18 @@ from model_export.spec import ExportSpec
 
 LAYERS, KV_HEADS, HEAD_DIM = 2, 2, 16
 VOCABULARY = 256
+
+_SEQ2SEQ: dict[str, Any] = {
+    "d_model": 32,
+    "encoder_layers": 1,
+    "decoder_layers": 1,
+    "encoder_attention_heads": 2,
+    "decoder_attention_heads": 2,
+    "encoder_ffn_dim": 64,
+    "decoder_ffn_dim": 64,
+    "vocab_size": VOCABULARY,
+    "pad_token_id": 0,
+}
 
 # Every key with its default, as the plugin hands them over.
 _TRACE_KEYS = {
@@ -114,21 +128,30 @@ def tiny_bart() -> BartForConditionalGeneration:
     """An encoder-decoder of one layer each; float32, same every time."""
     torch.manual_seed(0)
     config = BartConfig(
-        d_model=32,
-        encoder_layers=1,
-        decoder_layers=1,
-        encoder_attention_heads=2,
-        decoder_attention_heads=2,
-        encoder_ffn_dim=64,
-        decoder_ffn_dim=64,
-        vocab_size=VOCABULARY,
+        **_SEQ2SEQ,
         max_position_embeddings=64,
-        pad_token_id=0,
         forced_eos_token_id=None,
     )
     model = BartForConditionalGeneration(config).eval()
     model.generation_config.eos_token_id = None
     return model
+
+
+def tiny_whisper() -> WhisperForConditionalGeneration:
+    """One that hears a second in a hundred steps; a layer each, float32, same every time."""
+    torch.manual_seed(0)
+    config = WhisperConfig(
+        **_SEQ2SEQ,
+        num_mel_bins=16,
+        max_source_positions=50,
+        max_target_positions=64,
+        bos_token_id=1,
+        eos_token_id=2,
+        decoder_start_token_id=3,
+        suppress_tokens=None,
+        begin_suppress_tokens=None,
+    )
+    return WhisperForConditionalGeneration(config).eval()
 
 
 def left_padded(batch: int, sequence: int, padding: int, seed: int = 0) -> dict[str, torch.Tensor]:

@@ -88,10 +88,12 @@ def read_signature(
     encoder_decoder = tokens.name == TOKEN_NAMES[1]
     masks, encoder = [], []
     for tensor in record.inputs:
-        name, kind = tensor.name, tensor.name.partition(".")[0]
+        # Qwen2-Audio (transformers 5.24.0) gives its mask back: both have a side in their names.
+        name = plain_name(tensor.name)
+        kind = name.partition(".")[0]
         if name == tokens.name or name in POSITION_NAMES or name == _BEAM_INDEX:
             continue
-        if plain_name(name).startswith(CACHE):
+        if name.startswith(CACHE):
             continue
         if name.startswith(ENCODER_PREFIX) or (encoder_decoder and kind == "attention_mask"):
             encoder.append(tensor)
@@ -120,7 +122,7 @@ def read_signature(
 
 
 def _mask(record: ComponentRecord, tensor: TensorRecord) -> Mask:
-    layer_type = tensor.name.partition(".")[2]
+    layer_type = plain_name(tensor.name).partition(".")[2]
     if layer_type not in ("", "full_attention", "sliding_attention"):
         raise ArtifactError(
             f"`{record.name}` takes `{tensor.name}`: this runtime makes masks of full and of "

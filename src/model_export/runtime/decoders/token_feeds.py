@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from model_export.manifest import Dimension
 from model_export.runtime.decoders.signature import Mask, Signature
 from model_export.runtime.errors import ArtifactError
-from model_export.runtime.graph import Array, numpy_dtype
+from model_export.runtime.graph import Array, numpy_dtype, plain_name
 
 # Of text, time, height and width.
 _MROPE_PLANES = 4
@@ -99,7 +99,7 @@ class TokenFeeds:
             view[:, 0, row, end:] = False
             # A model whose layers all slide names no layer type (transformers' masking_utils,
             # create_masks_for_generate).
-            if mask.sliding or "." not in mask.tensor.name:
+            if mask.sliding or "." not in plain_name(mask.tensor.name):
                 view[:, 0, row, : max(end - self._reach(mask), 0)] = False
         return view
 

@@ -21,6 +21,7 @@ from transformers import (
 )
 
 from exporter.backends.tiny_models import tiny_whisper
+from exporter.backends.tiny_multimodal import tiny_llava
 from model_export.exporter.errors import ExportError
 from model_export.exporter.samples import build_sample_inputs
 from model_export.spec import ExportSpec
@@ -132,3 +133,25 @@ def test_refused(samples: dict[str, Any], message: str) -> None:
 def test_text_without_tokenizer_is_refused() -> None:
     with pytest.raises(ExportError, match="needs a tokenizer, and the checkpoint has none"):
         build_sample_inputs(_llama(), None, _spec(sample_inputs={"text": ["a", "b c"]}))
+
+
+IDS = {"values": [[1, 3, 4], [1, 4, 3]], "dtype": "int64"}
+
+
+@pytest.mark.parametrize("for_generation", [True, False])
+@pytest.mark.parametrize("samples", [{"text": ["a b", "b"]}, {"decoder_input_ids": IDS}])
+def test_whisper_without_sound_is_refused(samples: dict[str, Any], for_generation: bool) -> None:
+    spec = _spec(for_generation=for_generation, sample_inputs=samples)
+    message = (
+        r"`sample_inputs` has no 'input_features', which WhisperForConditionalGeneration starts "
+        r"from\. Add 'audio', or its shape or values"
+    )
+    with pytest.raises(ExportError, match=message):
+        build_sample_inputs(tiny_whisper(), _tokenizer(), spec)
+
+
+def test_images_without_a_prompt_are_refused() -> None:
+    pixels = {"shape": [2, 3, 16, 16], "dtype": "float32"}
+    spec = _spec(for_generation=True, sample_inputs={"pixel_values": pixels})
+    with pytest.raises(ExportError, match=r"has no 'input_ids', which Llava.* Add 'text', or its"):
+        build_sample_inputs(tiny_llava(), None, spec)

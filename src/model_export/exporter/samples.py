@@ -18,6 +18,7 @@ from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 from model_export.exporter.custom_inputs import custom_inputs
 from model_export.exporter.errors import ExportError
+from model_export.exporter.multimodal_stages import sees_or_hears
 from model_export.exporter.sample_media import SampleMedia, process
 from model_export.spec import SAMPLE_FILES, ExportSpec
 
@@ -30,6 +31,13 @@ PADDING_NAMES = (
     ("input_ids", "attention_mask"),
     ("decoder_input_ids", "decoder_attention_mask"),
 )
+# The key of `sample_inputs` that becomes a model's main input.
+_MADE_FROM = {
+    "input_ids": "text",
+    "input_features": "audio",
+    "input_values": "audio",
+    "pixel_values": "images",
+}
 
 
 def build_sample_inputs(
@@ -42,8 +50,8 @@ def build_sample_inputs(
 
     `media` are the images and the sound that the spec names.
 
-    Raises ExportError for an input that the model doesn't take, for text without a tokenizer, and
-    for a model whose inputs have no default.
+    Raises ExportError for an input that the model doesn't take, for one that it can't do without,
+    for text without a tokenizer, and for a model whose inputs have no default.
     """
     custom = custom_inputs(spec)
     if custom is not None and custom.has_sample_inputs:
@@ -68,7 +76,27 @@ def build_sample_inputs(
                     f"It takes {', '.join(n for n in accepted if n != 'kwargs')}",
                 )
             inputs[name] = _tensor(name, description, model)
-    return {name: value for name, value in inputs.items() if name in accepted}
+    inputs = {name: value for name, value in inputs.items() if name in accepted}
+    if custom is None:
+        _check_main_input(model, inputs, spec)
+    return inputs
+
+
+def _check_main_input(model: PreTrainedModel, inputs: Mapping[str, Any], spec: ExportSpec) -> None:
+    """Raise ExportError where what the model starts from is missing: Whisper's sound, for one."""
+    if model.config.is_encoder_decoder:
+        name, others = model.main_input_name, {"inputs_embeds"}
+    elif spec.for_generation and sees_or_hears(model):
+        name, others = "input_ids", set()
+    else:
+        return
+    if not {name, *others} & set(inputs):
+        made_from = _MADE_FROM.get(name)
+        raise ExportError(
+            "sample_inputs",
+            f"has no {name!r}, which {type(model).__name__} starts from",
+            f"Add {f'{made_from!r}, or ' if made_from else ''}its shape or values",
+        )
 
 
 def _default_inputs(

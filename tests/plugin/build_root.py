@@ -74,7 +74,7 @@ class BuildRoot:
         self, *arguments: str, endpoint: str, prefix: Tuple[str, ...] = ()
     ) -> subprocess.CompletedProcess[str]:
         """Run Pants, as nobody that the hub knows."""
-        kept = ("HOME", "PATH", "PYENV_ROOT")
+        kept = ("HOME", "PATH", "PYENV_ROOT", "XDG_CACHE_HOME")
         return subprocess.run(
             [*prefix, sys.executable, "-m", "pants", *arguments],
             cwd=self.root,

@@ -16,6 +16,8 @@ from transformers import (
     PreTrainedModel,
     Qwen3Config,
     Qwen3ForCausalLM,
+    ViTConfig,
+    ViTForImageClassification,
     WhisperConfig,
     WhisperForConditionalGeneration,
 )
@@ -152,6 +154,20 @@ def tiny_whisper() -> WhisperForConditionalGeneration:
         begin_suppress_tokens=None,
     )
     return WhisperForConditionalGeneration(config).eval()
+
+
+def tiny_vit() -> ViTForImageClassification:
+    """One that sees four patches of 8 x 8; a layer, float32, same every time."""
+    torch.manual_seed(0)
+    config = ViTConfig(
+        hidden_size=32,
+        intermediate_size=64,
+        num_hidden_layers=1,
+        num_attention_heads=2,
+        image_size=16,
+        patch_size=8,
+    )
+    return ViTForImageClassification(config).eval()
 
 
 def left_padded(batch: int, sequence: int, padding: int, seed: int = 0) -> dict[str, torch.Tensor]:

@@ -12,11 +12,11 @@ import onnx_ir
 import onnxruntime
 import pytest
 import torch
-from transformers import MambaConfig, MambaForCausalLM, ViTConfig, ViTForImageClassification
+from transformers import MambaConfig, MambaForCausalLM
 from transformers.exporters.quantizers import NNCFOnnxQuantizer, NNCFWeightCompressionConfig
 
 from exporter.backends.quantized import export_quantized, quantized_spec
-from exporter.backends.tiny_models import make_spec, tiny_bert
+from exporter.backends.tiny_models import make_spec, tiny_bert, tiny_vit
 from model_export.exporter.backends.onnx import BACKEND
 from model_export.exporter.backends.onnx.compressed_weights import FIRST_OPSET
 from model_export.exporter.errors import ExportError
@@ -178,25 +178,12 @@ def test_embeddings_with_four_bits(tmp_path: Path) -> None:
     assert onnx_ir.DataType.INT4 in {table.const_value.dtype for table in tables}
 
 
-def _vit() -> ViTForImageClassification:
-    torch.manual_seed(0)
-    config = ViTConfig(
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        image_size=16,
-        patch_size=8,
-    )
-    return ViTForImageClassification(config).eval()
-
-
 @pytest.mark.parametrize(
     "quantizer", [{**_WEIGHTS, "mode": "INT8_ASYM"}, _INT4], ids=["eight bits", "four bits"]
 )
 def test_convolutions_stay_floats(quantizer: dict[str, Any], tmp_path: Path) -> None:
     spec = make_spec("onnx", {"dynamic": True}, quantizer=quantizer)
-    built = export_quantized(_vit(), spec, tmp_path)
+    built = export_quantized(tiny_vit(), spec, tmp_path)
     assert built.verify().failure is None
     graph = onnx_ir.load(built.artifact / "model.onnx").graph
     (convolution,) = (node for node in graph if node.op_type == "Conv")
@@ -208,7 +195,7 @@ def test_nncf_still_spoils_convolutions() -> None:
     """nncf 3.4.0. If this fails, `FloatConvolutions` is no longer needed."""
     images = {"pixel_values": torch.rand(2, 3, 16, 16)}
     program: onnx_ir.Model = BACKEND.export(
-        "model", _vit(), images, make_spec("onnx", {"dynamic": True})
+        "model", tiny_vit(), images, make_spec("onnx", {"dynamic": True})
     )
     spoilt = NNCFOnnxQuantizer(NNCFWeightCompressionConfig()).quantize(program, images, "onnx")
     session = onnxruntime.InferenceSession(onnx_ir.to_proto(spoilt).SerializeToString())

@@ -7,11 +7,10 @@ from pathlib import Path
 
 import onnx_ir
 import pytest
-import torch
 from PIL import Image
-from transformers import ViTConfig, ViTForImageClassification
 
 from exporter.backends.quantized import export_quantized, quantized_spec
+from exporter.backends.tiny_models import tiny_vit
 from exporter.backends.tiny_multimodal import tiny_llava
 from exporter.media_files import IMAGE, write_image, write_llava, write_vit
 from model_export.manifest import record_files, sha256_of
@@ -20,19 +19,6 @@ from verifier.artifacts import Built
 
 _STATIC = {"type": "OnnxRuntimeQuantizer", "config": "OnnxRuntimeStaticConfig"}
 _NNCF = {"type": "NNCFOnnxQuantizer"}
-
-
-def _vit() -> ViTForImageClassification:
-    torch.manual_seed(0)
-    config = ViTConfig(
-        hidden_size=32,
-        intermediate_size=64,
-        num_hidden_layers=1,
-        num_attention_heads=2,
-        image_size=16,
-        patch_size=8,
-    )
-    return ViTForImageClassification(config).eval()
 
 
 def _export(
@@ -59,7 +45,7 @@ def _export(
     write_vit(folder / "checkpoint")
     monkeypatch.chdir(folder)
     calibration = {"files": files, "samples": samples, "seed": 0, "max_length": 128}
-    model = _vit()
+    model = tiny_vit()
     spec = quantized_spec(model, "onnx", quantizer, calibration=calibration)
     return export_quantized(model, spec, folder)
 

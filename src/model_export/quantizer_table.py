@@ -22,6 +22,15 @@ BOOL, INT, FLOAT, STRINGS, NUMBERS, OPTIONS = (
     "options",
 )
 
+# The first ONNX opset for weights of four bits by NNCF.
+# `DequantizeLinear` knows blocks of a channel from here on, and nncf 3.4.0 writes it. Below, nncf
+# makes each product a `MatMulNBits` of ONNX Runtime, which loses whatever that can't say: the order
+# of factors where the weight is the first ("Incompatible dimensions for matrix multiplication", or
+# no word if it is square), `alpha` of a Gemm, a weight that a second product shares. It adds a bias
+# twice, and doesn't pack zero points, which ONNX Runtime 1.32.0 refuses. ONNX Runtime makes
+# `MatMulNBits` of the dequantized products itself, where they are.
+FOUR_BIT_OPSET = 21
+
 ENUMS: Mapping[str, Tuple[str, ...]] = MappingProxyType(
     {
         # onnxruntime.quantization
@@ -389,3 +398,10 @@ def quantizer_of(
     if not quantizer or "type" in quantizer:
         return quantizer or None
     return quantizer.get(component)
+
+
+def has_four_bits(quantizer: Mapping[str, Any]) -> bool:
+    """Whether NNCF gives weights of an ONNX graph four bits: one quantizer of a target."""
+    return quantizer["type"] == "NNCFOnnxQuantizer" and str(quantizer.get("mode")).startswith(
+        "INT4"
+    )

@@ -9,7 +9,13 @@ from __future__ import annotations
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 from model_export.plugin.field_errors import SpecError
-from model_export.quantizer_table import QUANTIZERS, is_calibrated, settings_class
+from model_export.quantizer_table import (
+    FOUR_BIT_OPSET,
+    QUANTIZERS,
+    has_four_bits,
+    is_calibrated,
+    settings_class,
+)
 from model_export.spec import ExportSpec
 
 _WEIGHTS = "NNCFWeightCompressionConfig"
@@ -26,8 +32,6 @@ _OPENVINO_MODES = (
     "ADAPTIVE_CODEBOOK",
 )
 _OPENVINO_ONLY = ("gptq", "lora_correction")
-# `FIRST_OPSET` of the ONNX backend, which says what is wrong below.
-_FOUR_BIT_OPSET = 21
 
 _Refusal = Tuple[str, str, str]  # The setting, the problem, the remedy.
 
@@ -56,12 +60,12 @@ def check_combination(spec: ExportSpec) -> None:
                     "Remove it, or the quantizer",
                 )
         for field, value in _values("opset_version", spec, component):
-            if value is not None and value < _FOUR_BIT_OPSET and _has_four_bits(quantizer):
+            if value is not None and value < FOUR_BIT_OPSET and has_four_bits(quantizer):
                 raise SpecError(
                     field,
                     f"is {value}, where the products of weights with four bits that nncf 3.4.0 "
                     "makes are wrong",
-                    f"Write {_FOUR_BIT_OPSET} or more, or remove it",
+                    f"Write {FOUR_BIT_OPSET} or more, or remove it",
                 )
         for setting, problem, remedy in _refusals(quantizer, spec, component):
             raise SpecError(f"{path}[{setting!r}]" if setting else path, problem, remedy)
@@ -87,12 +91,6 @@ def _values(key: str, spec: ExportSpec, component: Optional[str]) -> Iterator[Tu
         own = key in spec.component_config.get(name, {})
         field = f"component_config[{name!r}][{key!r}]" if own else f"config[{key!r}]"
         yield field, spec.for_component(name).config.get(key)
-
-
-def _has_four_bits(quantizer: Mapping[str, Any]) -> bool:
-    return quantizer["type"] == "NNCFOnnxQuantizer" and str(quantizer.get("mode")).startswith(
-        "INT4"
-    )
 
 
 def _check_format(path: str, quantizer: Mapping[str, Any], spec: ExportSpec) -> None:

@@ -18,9 +18,9 @@ from transformers.exporters.quantizers import NNCFOnnxQuantizer, NNCFWeightCompr
 from exporter.backends.quantized import export_quantized, quantized_spec
 from exporter.backends.tiny_models import make_spec, tiny_bert, tiny_vit
 from model_export.exporter.backends.onnx import BACKEND
-from model_export.exporter.backends.onnx.compressed_weights import FIRST_OPSET
 from model_export.exporter.errors import ExportError
 from model_export.exporter.quantizers.quantization import Quantization
+from model_export.quantizer_table import FOUR_BIT_OPSET
 
 _WEIGHTS = {"type": "NNCFOnnxQuantizer", "config": "NNCFWeightCompressionConfig"}
 _INT4 = {**_WEIGHTS, "mode": "INT4_SYM", "group_size": 32}
@@ -85,7 +85,7 @@ def _rounding(model: onnx_ir.Model, product: _Product) -> float:
 def test_products_with_four_bits_are_rounded_and_nothing_else(name: str, mode: str) -> None:
     product = _Product(_PRODUCTS[name])
     model = _export(product, None, {**_INT4, "mode": mode, "all_layers": True})
-    assert model.opset_imports[""] == FIRST_OPSET
+    assert model.opset_imports[""] == FOUR_BIT_OPSET
     types = {value.const_value.dtype for value in model.graph.initializers.values()}
     assert types & {onnx_ir.DataType.INT4, onnx_ir.DataType.UINT4}
     assert 0.01 < _rounding(model, product) < _ROUNDED
@@ -106,9 +106,9 @@ def _spoilt(product: _Product, opset: int, mode: str = "INT4_SYM") -> onnx_ir.Mo
 
 @pytest.mark.parametrize("name", ["weight first", "bias", "scaled"])
 def test_nncf_still_makes_other_products_below(name: str) -> None:
-    """What fails here and in the next is mended. Once all is, FIRST_OPSET is no longer needed."""
+    """What fails here and in the next is mended. Once all is, FOUR_BIT_OPSET isn't needed."""
     product = _Product(_PRODUCTS[name])
-    assert _rounding(_spoilt(product, FIRST_OPSET - 1), product) > _ROUNDED
+    assert _rounding(_spoilt(product, FOUR_BIT_OPSET - 1), product) > _ROUNDED
 
 
 @pytest.mark.parametrize(
@@ -124,7 +124,7 @@ def test_onnxruntime_still_refuses_what_nncf_makes_below(
 ) -> None:
     product = _Product(_PRODUCTS[name])
     with pytest.raises(Exception, match=message):
-        _rounding(_spoilt(product, FIRST_OPSET - 1, mode), product)
+        _rounding(_spoilt(product, FOUR_BIT_OPSET - 1, mode), product)
 
 
 @pytest.mark.parametrize("name", ["transposed Gemm", "three dimensions"])
@@ -132,13 +132,13 @@ def test_nncf_still_says_the_wrong_axis(name: str) -> None:
     """If this fails, `mend_block_axes` is no longer needed."""
     product = _Product(_PRODUCTS[name])
     with pytest.raises(Exception, match="x_scale must be ceil"):
-        _rounding(_spoilt(product, FIRST_OPSET), product)
+        _rounding(_spoilt(product, FOUR_BIT_OPSET), product)
 
 
 def test_an_older_graph_is_refused() -> None:
     """One that the converter leaves there comes with no word of the target."""
     with pytest.raises(ExportError, match=r"quantizer\['mode'\].* below opset 21.*written in 20"):
-        _export(_Product(_PRODUCTS["bias"]), FIRST_OPSET - 1, _INT4)
+        _export(_Product(_PRODUCTS["bias"]), FOUR_BIT_OPSET - 1, _INT4)
 
 
 def test_a_weight_that_comes_first_is_verified(tmp_path: Path) -> None:

@@ -11,25 +11,12 @@ from transformers.exporters.quantizers import NNCFOnnxQuantizer
 
 from model_export.exporter.errors import ExportError
 from model_export.exporter.quantizers.quantization import Quantization
-
-# `DequantizeLinear` knows blocks of a channel from here on, and nncf 3.4.0 writes it. Below, nncf
-# makes each product a `MatMulNBits` of ONNX Runtime, which loses whatever that can't say: the order
-# of factors where the weight is the first ("Incompatible dimensions for matrix multiplication", or
-# no word if it is square), `alpha` of a Gemm, a weight that a second product shares. It adds a bias
-# twice, and doesn't pack zero points, which ONNX Runtime 1.32.0 refuses. ONNX Runtime makes
-# `MatMulNBits` of the dequantized products itself, where they are.
-FIRST_OPSET = 21
-
-
-def has_four_bits(quantization: Quantization) -> bool:
-    """Whether NNCF gives weights of the ONNX graph four bits."""
-    settings = quantization.settings
-    return settings["type"] == "NNCFOnnxQuantizer" and settings.get("mode", "").startswith("INT4")
+from model_export.quantizer_table import FOUR_BIT_OPSET, has_four_bits
 
 
 def opset_of(wanted: int | None, quantization: Quantization) -> int | None:
     """The opset to write: `wanted` by the target, if it says any."""
-    return FIRST_OPSET if wanted is None and has_four_bits(quantization) else wanted
+    return FOUR_BIT_OPSET if wanted is None and has_four_bits(quantization.settings) else wanted
 
 
 def mend_block_axes(model: onnx_ir.Model) -> None:
@@ -75,12 +62,12 @@ class FourBitWeights(FloatConvolutions):
     def quantize(
         self, model: onnx_ir.Model, sample_inputs: dict[str, Any], export_format: Any
     ) -> onnx_ir.Model:
-        """Raise ExportError below FIRST_OPSET: the converter has stayed there, or was asked to."""
+        """Raise ExportError below FOUR_BIT_OPSET: the converter stayed there, or was asked to."""
         opset = model.opset_imports.get("", 0)
-        if opset < FIRST_OPSET:
+        if opset < FOUR_BIT_OPSET:
             raise ExportError(
                 "quantizer['mode']",
-                f"has four bits, which nncf 3.4.0 gets wrong below opset {FIRST_OPSET}, and the "
+                f"has four bits, which nncf 3.4.0 gets wrong below opset {FOUR_BIT_OPSET}, and the "
                 f"graph is written in {opset}",
                 "Take an INT8 mode, or NNCFTorchFXQuantizer",
             )

@@ -19,11 +19,10 @@ from transformers.exporters.quantizers import (
 from model_export.exporter.backends.onnx.compressed_weights import (
     FloatConvolutions,
     FourBitWeights,
-    has_four_bits,
 )
 from model_export.exporter.quantizers.fx_graph import fx_quantizer
 from model_export.exporter.quantizers.quantization import Quantization
-from model_export.quantizer_table import SETTINGS, own_settings, settings_class
+from model_export.quantizer_table import SETTINGS, has_four_bits, own_settings, settings_class
 
 CONFIGS: Mapping[str, type] = {
     "OnnxRuntimeStaticConfig": OnnxRuntimeStaticConfig,
@@ -47,7 +46,7 @@ def build_quantizer(quantization: Quantization) -> Any:
         from model_export.exporter.quantizers.nncf_config import nncf_config
 
         if settings_class(settings) == "NNCFWeightCompressionConfig":
-            made = FourBitWeights if has_four_bits(quantization) else FloatConvolutions
+            made = FourBitWeights if has_four_bits(settings) else FloatConvolutions
             return made(nncf_config(settings), samples)
         return NNCFOnnxQuantizer(nncf_config(settings), samples)
     return fx_quantizer(quantization)
